@@ -1,4 +1,8 @@
-"""``dlx.bridge``: call functions written for one library with tensors of any."""
+"""``dlx.bridge``: call functions written for one library with tensors of any.
+
+A bridged function is an object like that of ``functools.lru_cache`` and no function of
+Python, whose frame would take as long as a conversion.
+"""
 
 from __future__ import annotations
 

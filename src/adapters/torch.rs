@@ -1,7 +1,11 @@
 //! The checks of a torch tensor before its memory is trusted.
 //!
 //! torch's exchange table exports lazily conjugated or negated views as if they were not, and tensors that record
-//! gradients; its `__dlpack__` still exports negated ones (R125).
+//! gradients; its `__dlpack__` still exports negated ones (R125). Neither a `TorchFunctionMode` nor `torch.jit.trace`
+//! is seen here: to ask for them would take time for each tensor.
+//!
+//! torch's exports hold the tensor and not its storage, so its memory is freed under all consumers when it gets other
+//! memory (`x.data = y`, `x.set_()`, a growing `x.resize_()`). dlx cannot see that.
 
 mod guards;
 mod keys;

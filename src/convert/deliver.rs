@@ -1,7 +1,8 @@
 //! Hands a tensor to another library: as a NumPy array, through its table, or through its Python importer.
 //!
 //! NumPy takes every strided layout and the read-only flag. Other libraries may not, so dlx offers them the memory,
-//! verifies the result, and falls back to a compact copy (`CopyRefused` if `copy=False`):
+//! verifies the result, and falls back to a compact copy (`CopyRefused` if `copy=False`). Some end the process for
+//! negative strides, or crash on elements that are not aligned to their size:
 //!
 //! ```text
 //! to_table:     if share_readonly: clear READ_ONLY

@@ -164,7 +164,7 @@ def test_a_subclass_of_ndarray_is_a_view(to: type[Array]) -> None:
     ("to", "why"), [(np.matrix, "too large to be a matrix"), (Vetoing, "only vetoes")]
 )
 def test_a_subclass_that_takes_no_such_array_refuses_it(to: Any, why: str) -> None:
-    """docs/design.md, From one library to another: as any library does."""
+    """As any library does."""
     name = f"{to.__module__}.{to.__qualname__}"
     message = f"^{re.escape(name)} does not accept the int64 tensor: .*{why}"
     with pytest.raises(BufferError, match=message) as caught:

@@ -258,7 +258,7 @@ class Short(Forgetful):
 
 
 def test_an_overflow_is_a_refusal() -> None:
-    """docs/design.md, From one library to another: a library that refuses."""
+    """A library that refuses."""
     with pytest.raises(
         BufferError, match=r"does not accept the float64 .* extent"
     ) as it:

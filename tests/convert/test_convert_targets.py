@@ -112,7 +112,7 @@ def test_a_namespace_whose_array_type_is_replaced_is_asked_again() -> None:
 def test_an_importer_that_the_class_of_a_module_computes_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/design.md, From one library to another: not what its dict holds."""
+    """Not what its dict holds."""
     to, own = type(array_api_strict.asarray(A)), array_api_strict.from_dlpack
     calls: list[Any] = []
 
@@ -249,7 +249,7 @@ def test_another_importer_of_a_library_is_used_from_then_on(
 def test_what_one_importer_kept_says_nothing_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/design.md, From one library to another: each importer is asked anew."""
+    """Each importer is asked anew."""
     tvm_ffi = requires("tvm_ffi")
     own, other = tvm_ffi.from_dlpack, np.ones(2, "i4")
     x = np.ones(2, "f4")
@@ -296,7 +296,7 @@ def computed(cls: Any) -> Any:
 def test_an_object_that_claims_the_class_of_the_target_is_returned_as_it_is(
     claim: Callable[[Any], Any],
 ) -> None:
-    """docs/design.md, From one library to another: as `isinstance` says."""
+    """As `isinstance` says."""
     to = make_importing()
     methods = {name: vars(to)[name] for name in ("__dlpack__", "__dlpack_device__")}
     claims = type("Claims", (), {"data": A, **methods, **claim(to)})()
@@ -305,7 +305,7 @@ def test_an_object_that_claims_the_class_of_the_target_is_returned_as_it_is(
 
 
 def test_a_metaclass_that_answers_for_the_target_is_asked() -> None:
-    """docs/design.md, From one library to another: as `isinstance` says."""
+    """As `isinstance` says."""
 
     class Meta(type):
         def __instancecheck__(cls, x: Any) -> bool:

@@ -59,7 +59,7 @@ def warp(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_result_shows_nothing_of_an_importer_that_came_meanwhile(
     warp: Any, where: Callable[[Callable[[], None]], None]
 ) -> None:
-    """docs/design.md, From one library to another: what one keeps shows no other."""
+    """What one keeps shows no other."""
 
     def meanwhile() -> None:
         warp.from_dlpack = narrow
@@ -80,7 +80,7 @@ def test_a_result_shows_nothing_of_an_importer_that_came_meanwhile(
 def test_a_result_is_looked_at_whatever_an_importer_keeps_that_came_meanwhile(
     warp: Any, where: Callable[[Callable[[], None]], None]
 ) -> None:
-    """docs/design.md, From one library to another: what one keeps shows no other."""
+    """What one keeps shows no other."""
 
     def meanwhile() -> None:
         warp.from_dlpack = keep
@@ -97,7 +97,7 @@ def test_a_result_is_looked_at_whatever_an_importer_keeps_that_came_meanwhile(
 
 
 def test_what_an_importer_keeps_is_not_looked_at_again(warp: Any) -> None:
-    """docs/design.md, From one library to another: once for each dtype."""
+    """Once for each dtype."""
     looks: list[object] = []
 
     class Looked(np.ndarray):

@@ -351,7 +351,7 @@ def test_a_type_error_inside_a_constructor_passes(make: Any) -> None:
 
 
 def test_hints_are_imported_only_for_an_error() -> None:
-    """`docs/design.md`: `import dlx` and what succeeds do not import the module."""
+    """`import dlx` and what succeeds do not import the module."""
     code, output, errors = run_python("""
         import sys, array, dlx
 

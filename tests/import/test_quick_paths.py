@@ -35,7 +35,7 @@ def said(tensor: dlx.Tensor) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("name", TENSORS)
 def test_a_lent_torch_tensor_is_what_an_import_gives(name: str) -> None:
-    """docs/design.md, The life of a tensor: both read torch's fields."""
+    """Both read torch's fields."""
     x = TENSORS[name]()
     with dlx.borrow(x, x) as (first, second, stream):
         assert said(first) == said(second) == said(dlx.from_dlpack(x))
@@ -103,7 +103,7 @@ class Index:
     "shape", [(3, 2), [3, 2], (Index(), 2), 3, Index(), (), (np.int64(3),)]
 )
 def test_every_shape_makes_a_tensor_of_it(shape: Any) -> None:
-    """docs/design.md: an int or a sequence of ints."""
+    """An int or a sequence of ints."""
     expected = np.empty(shape, "float32").shape
     assert dlx.empty(shape, "float32").shape == expected
     made = dlx.empty(shape, "float32", like=torch.Tensor)
@@ -112,20 +112,20 @@ def test_every_shape_makes_a_tensor_of_it(shape: Any) -> None:
 
 @pytest.mark.parametrize("shape", [1 << 70, (3, 1 << 70)])
 def test_an_extent_of_more_than_64_bits_is_told(shape: Any) -> None:
-    """docs/design.md: the message says what was found and what is accepted."""
+    """The message says what was found and what is accepted."""
     with pytest.raises(ValueError, match=r"an int or .*; a number is out of range"):
         dlx.empty(shape, "float32")
 
 
 @pytest.mark.parametrize("shape", [(3, "2"), (3, 2.0), (1 << 70,), (3, None), "3", 2.0])
 def test_a_shape_of_other_things_is_quoted(shape: Any) -> None:
-    """docs/design.md: the message says what was found and what is accepted."""
+    """The message says what was found and what is accepted."""
     with pytest.raises((TypeError, ValueError), match="expected an int or a sequence"):
         dlx.empty(shape, "float32", like=torch.Tensor)
 
 
 def test_a_number_that_is_too_large_is_told_as_one() -> None:
-    """docs/design.md: it is an int, so that is not what is wrong."""
+    """It is an int, so that is not what is wrong."""
     for make in (dlx.empty, lambda *args: dlx.from_pointer(0, *args)):
         with pytest.raises(ValueError, match=r"\(9223372036854775808,\).*out of range"):
             make((1 << 63,), "float32")

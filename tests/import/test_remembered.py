@@ -321,7 +321,7 @@ def test_an_object_of_a_static_type_may_name_another(
 def test_a_static_type_whose_objects_name_none_exports_what_they_are(
     take: Callable[[Any], Any],
 ) -> None:
-    """docs/design.md, The way in: after many, the next one is where it says."""
+    """After many, the next one is where it says."""
     plain, _, _ = static_types()
     for _ in range(OFTEN):
         own = Producer()

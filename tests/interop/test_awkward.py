@@ -13,7 +13,7 @@ awkward: Any = requires("awkward")
 
 
 def test_an_awkward_array_shares_the_memory() -> None:
-    """docs/design.md: with `copy=False` the address is that of the array it holds."""
+    """With `copy=False` the address is that of the array it holds."""
     a = np.arange(6.0, dtype="float32").reshape(2, 3)
     for to in (awkward, awkward.Array):
         made = dlx.convert(a, to, copy=False)
@@ -24,7 +24,7 @@ def test_an_awkward_array_shares_the_memory() -> None:
 def test_another_dtype_than_the_given_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/design.md, From one library to another: whatever the import makes."""
+    """Whatever the import makes."""
     a = np.arange(3.0, dtype="float32")
     own = awkward.from_dlpack
     wider = lambda x: awkward.values_astype(own(x), "float64")  # noqa: E731

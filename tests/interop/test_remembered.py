@@ -49,7 +49,7 @@ def test_another_importer_is_asked_anew_for_a_dtype_that_the_former_kept(
     of: str,
     kind: str,
 ) -> None:
-    """docs/design.md, From one library to another: what one keeps shows no other."""
+    """What one keeps shows no other."""
     to = found(of, kind)
     if module == "warp":
         importlib.import_module("warp").init()
@@ -101,7 +101,7 @@ def test_mlx_refuses_float64_after_it_kept_float32() -> None:
 
 
 def test_an_array_of_the_strict_namespace_is_looked_at_by_what_it_holds() -> None:
-    """docs/design.md: with `copy=False` the address is that of the array it holds."""
+    """With `copy=False` the address is that of the array it holds."""
     a = array()
     made = dlx.convert(a, strict, copy=False)
     assert np.from_dlpack(made).ctypes.data == a.ctypes.data
@@ -110,7 +110,7 @@ def test_an_array_of_the_strict_namespace_is_looked_at_by_what_it_holds() -> Non
 
 
 def test_a_class_with_an_importer_of_its_own_that_changes_is_asked_each_time() -> None:
-    """docs/design.md: only what Python code cannot change is remembered."""
+    """Only what Python code cannot change is remembered."""
     made: list[str] = []
 
     class Own:

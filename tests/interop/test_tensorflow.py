@@ -58,7 +58,7 @@ TAKES = [
 
 
 def test_another_importer_is_asked_anew_for_a_dtype_that_the_former_kept() -> None:
-    """docs/design.md, From one library to another: what one keeps shows no other."""
+    """What one keeps shows no other."""
     run("""
 for _ in range(3):
     assert dlx.convert(array(0), tf.Tensor).dtype == tf.float32

@@ -170,7 +170,7 @@ def test_elements_that_are_no_number_of_python_have_no_list() -> None:
 
 
 def test_a_loan_that_has_ended_has_no_parts() -> None:
-    """docs/design.md, The life of a tensor: the memory may be gone."""
+    """The memory may be gone."""
     with dlx.borrow(np.zeros(3)) as (t, _):
         pass
     for take in (lambda: t[0], lambda: iter(t), t.tolist):

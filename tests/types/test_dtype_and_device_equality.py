@@ -107,7 +107,7 @@ def test_a_device_type_equals_its_integer_and_no_name(name: str) -> None:
 
 
 def test_the_name_of_a_device_type_makes_a_device() -> None:
-    """docs/design.md: what to compare in place of the type and a name."""
+    """What to compare in place of the type and a name."""
     for name in ("cpu", "cuda:1", "metal:0", "cuda_host:0"):
         device = dlx.Device(name)
         assert device == name

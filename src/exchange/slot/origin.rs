@@ -1,4 +1,7 @@
 //! What instances of a class export, and which hooks the class overrides: decided when it is defined.
+//!
+//! An attribute that the instance holds is lent as a view, because its object owns the shape. What code of the class
+//! makes is exported only.
 
 use std::cell::Cell;
 

@@ -23,7 +23,7 @@ def rows(values: list[Any]) -> Any:
 @pytest.mark.parametrize("times", [1, 20])
 @pytest.mark.parametrize("to", [dlx.Tensor, np.ndarray], ids=["dlx", "numpy"])
 def test_a_null_inside_a_row_is_refused(to: type, times: int) -> None:
-    """docs/design.md, The way in: pyarrow exports the number beneath it.
+    """pyarrow exports the number beneath it.
 
     An array without nulls comes in, also if dlx asks its type another way by then.
     """
@@ -37,7 +37,7 @@ def test_a_null_inside_a_row_is_refused(to: type, times: int) -> None:
 
 
 def test_a_null_outside_of_a_slice_does_not_count() -> None:
-    """docs/design.md, The way in: the rows of the slice have none."""
+    """The rows of the slice have none."""
     sliced = rows([[1, 2, 3, 4], [5, None, 7, 8]])[:1]
     assert dlx.from_dlpack(sliced).numpy().tolist() == [[[1, 2], [3, 4]]]
     with pytest.raises(BufferError, match="nulls inside"):
@@ -75,7 +75,7 @@ def test_arrays_of_tensors_without_elements_or_dimensions_are_refused() -> None:
     ids=["rows", "columns", "inner", "repeated", "overlapping"],
 )
 def test_elements_that_are_not_beside_each_other_are_copied(given: Any) -> None:
-    """docs/design.md, From one library to another: pyarrow reads the gaps."""
+    """pyarrow reads the gaps."""
     assert np.array_equal(dlx.convert(given, KIND).to_numpy_ndarray(), given)
     with pytest.raises(dlx.CopyRefused, match="beside each other"):
         dlx.convert(given, KIND, copy=False)
@@ -83,7 +83,7 @@ def test_elements_that_are_not_beside_each_other_are_copied(given: Any) -> None:
 
 @pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1)])
 def test_any_order_of_the_inner_dimensions_is_shared(axes: tuple[int, ...]) -> None:
-    """docs/design.md, From one library to another: pyarrow has a permutation for it."""
+    """pyarrow has a permutation for it."""
     given = NUMBERS.transpose(axes)
     made = dlx.convert(given, KIND, copy=False)
     assert np.array_equal(made.to_numpy_ndarray(), given)
@@ -91,7 +91,7 @@ def test_any_order_of_the_inner_dimensions_is_shared(axes: tuple[int, ...]) -> N
 
 
 def test_a_tensor_with_a_permutation_is_refused() -> None:
-    """docs/design.md, The way in: pyarrow exports strides of another shape."""
+    """pyarrow exports strides of another shape."""
     permuted = dlx.convert(NUMBERS.transpose(0, 2, 1), KIND)
     with pytest.raises(BufferError, match=r"permutation.*dlx.from_dlpack\(array\)"):
         dlx.from_dlpack(permuted[1])
@@ -99,7 +99,7 @@ def test_a_tensor_with_a_permutation_is_refused() -> None:
 
 
 def test_a_tensor_without_a_permutation_comes_in() -> None:
-    """docs/design.md, The way in: also if the permutation changes nothing."""
+    """Also if the permutation changes nothing."""
     for array in (dlx.convert(NUMBERS, KIND), rows([[1, 2, 3, 4], [5, 6, 7, 8]])):
         made = dlx.from_dlpack(array[1]).numpy()
         assert np.array_equal(made, array.to_numpy_ndarray()[1])

@@ -51,7 +51,7 @@ def own() -> Any:
 def test_the_array_is_what_the_importer_of_jax_makes(
     own: Any, dtype: str, shape: tuple[int, ...]
 ) -> None:
-    """docs/design.md, From one library to another: at the first call and later."""
+    """At the first call and later."""
     jax = requires("jax")
     tensor = tensor_of(shape, dtype)
     made = [dlx.convert(tensor, jax.Array, copy=False) for _ in range(2)]
@@ -89,7 +89,7 @@ def test_wide_dtypes_keep_their_numbers_or_are_refused(own: Any, dtype: str) -> 
 def test_another_importer_of_jax_is_called(
     own: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/design.md: the function is used only for the importer it was proven for."""
+    """The function is used only for the importer it was proven for."""
     jax = requires("jax")
     tensor = tensor_of((3,), "float32")
     dlx.convert(tensor, jax.Array)
@@ -118,7 +118,7 @@ def copies(*_: Any) -> Any:
 def test_a_function_that_does_otherwise_is_not_used(
     own: Any, function: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/design.md: JAX's own importer is what remains."""
+    """JAX's own importer is what remains."""
     jax = requires("jax")
     name = "jax._src.lib._jax.dlpack_managed_tensor_to_buffer"
     tensor = tensor_of((3,), "float32")
@@ -167,7 +167,7 @@ for device in jax.devices():
 
 
 def test_the_array_is_on_the_device_where_jax_puts_it() -> None:
-    """docs/design.md: whatever the default device is."""
+    """Whatever the default device is."""
     requires("jax")
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     code = f"import os; os.environ.update({flags})\n{DEVICES}"
@@ -175,7 +175,7 @@ def test_the_array_is_on_the_device_where_jax_puts_it() -> None:
 
 
 def test_a_traced_function_may_convert() -> None:
-    """docs/design.md: the array is a constant of the compiled function."""
+    """The array is a constant of the compiled function."""
     jax = requires("jax")
     tensor = tensor_of((3,), "float32")
     add = jax.jit(lambda x: x + dlx.convert(tensor, jax.Array))

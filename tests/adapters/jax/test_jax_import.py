@@ -52,7 +52,7 @@ def test_the_buffer_says_what_the_capsule_says(
 
 
 def test_the_buffer_is_what_is_read() -> None:
-    """docs/design.md, The way in: the buffer holds the array, a capsule its memory."""
+    """The buffer holds the array, a capsule its memory."""
     x = requires("jax.numpy").ones(3)
     held = sys.getrefcount(x)
     tensor = dlx.from_dlpack(x)
@@ -63,7 +63,7 @@ def test_the_buffer_is_what_is_read() -> None:
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_the_elements_are_ready(name: str) -> None:
-    """docs/design.md, The way in: the buffer waits for what JAX still computes."""
+    """The buffer waits for what JAX still computes."""
     jax = requires("jax")
     start = jax.numpy.ones((300, 300), name)
 
@@ -109,7 +109,7 @@ def test_torch_gets_a_copy(name: str) -> None:
 
 
 def test_a_borrowed_array_is_read_by_its_buffer() -> None:
-    """docs/design.md: `borrow` lends the same memory."""
+    """`borrow` lends the same memory."""
     x = requires("jax.numpy").arange(3.0)
     with dlx.borrow(x) as (tensor, _):
         assert tensor.data_ptr == x.unsafe_buffer_pointer()
@@ -206,7 +206,7 @@ def test_sharded_and_deleted_arrays_are_refused_and_shards_are_right() -> None:
 
 
 def test_an_array_that_is_not_row_major_keeps_its_layout() -> None:
-    """docs/design.md, The way in: a buffer describes row-major elements alone."""
+    """A buffer describes row-major elements alone."""
     jax, layouts = requires("jax"), requires("jax.experimental.layout")
     x = jax.numpy.arange(12, dtype="float32").reshape(3, 4)
     turned = layouts.Format(layouts.Layout((1, 0)), x.sharding)

@@ -85,7 +85,7 @@ class Liar(Series):
 @pytest.mark.parametrize("kind", [Series, Old])
 @pytest.mark.parametrize("copy", [None, False])
 def test_memory_that_an_object_shows_is_shared(kind: Any, copy: bool | None) -> None:
-    """docs/design.md, The way in: the address is the same each time."""
+    """The address is the same each time."""
     a = np.arange(3.0)
     t = dlx.from_dlpack(kind(a), copy=copy)
     assert t.data_ptr == a.ctypes.data
@@ -123,7 +123,7 @@ def test_memory_that_an_object_keeps_for_itself_is_copied() -> None:
 
 
 def test_a_masked_array_is_refused_here_too() -> None:
-    """docs/design.md, The way in: its memory does not show the mask."""
+    """Its memory does not show the mask."""
     masked = np.ma.masked_array([1.0, -999.0], mask=[False, True])
     with pytest.raises(BufferError, match="mask"):
         dlx.from_dlpack(Series(masked))

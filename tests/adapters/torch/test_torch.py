@@ -229,14 +229,14 @@ def test_a_subclass_is_asked_what_it_is_by_functions_of_torch() -> None:
 
 
 def test_a_subclass_can_veto_the_export() -> None:
-    """docs/design.md: `__torch_function__` has its say; no table asks it."""
+    """`__torch_function__` has its say; no table asks it."""
     tensor = torch.arange(3.0).as_subclass(Vetoing)
     with pytest.raises(PermissionError):
         dlx.from_dlpack(tensor)
 
 
 def test_a_subclass_can_export_something_else() -> None:
-    """docs/design.md: its own `__dlpack__` is asked."""
+    """Its own `__dlpack__` is asked."""
     tensor = torch.arange(3.0).as_subclass(Secret)
     assert dlx.from_dlpack(tensor).numpy().tolist() == [0, 0, 0]
 

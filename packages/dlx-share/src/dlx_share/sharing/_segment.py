@@ -1,4 +1,10 @@
-"""Segments and other files that hold shared memory: made, opened and checked."""
+"""Segments and other files that hold shared memory: made, opened and checked.
+
+A handle names a segment by a PID and a descriptor, which the system uses again. So the
+name of a segment has a random token of its process, which is compared with its inode,
+size and seals before it is mapped. The length is read after the seals: before them,
+somebody could shorten the file.
+"""
 
 from __future__ import annotations
 
