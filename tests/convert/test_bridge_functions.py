@@ -227,7 +227,7 @@ def test_a_framework_may_be_named() -> None:
 
 
 def test_a_bridged_function_has_attributes_as_the_function_has() -> None:
-    """docs/bridge.md, "What can be bridged"."""
+    """docs/bridge.md, Arguments."""
 
     def plain(a: Any) -> Any:
         """Add nothing."""

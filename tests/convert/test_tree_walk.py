@@ -206,7 +206,7 @@ def test_a_wrong_target_is_refused_as_by_convert(to: Any, given: Any) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"copy": None, "device": "cpu"}], ids=str)
 def test_a_trace_notes_each_conversion(given: dict[str, Any]) -> None:
-    """docs/trace.md, the table of what is noted."""
+    """docs/inspect.md, the table of what is noted."""
     torch = requires("torch")
     tree = {"a": torch.ones(3), "b": [torch.ones(4)]}
     with dlx.trace() as trace:

@@ -17,6 +17,11 @@ from mkdocs.utils import get_relative_url
 ROOT = Path(__file__).parents[2]
 # Where `python -m docs.pages` has written the pages that are made from results.
 PAGES = ROOT / "build/pages"
+# Documents beside what they describe, and the pages that show them.
+SHOWN = {
+    "packages/dlx-check/README.md": "packages/check.md",
+    "packages/dlx-share/README.md": "packages/share.md",
+}
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 LANGUAGES = {".c": "c", ".cc": "cpp", ".py": "python", ".rs": "rust", ".toml": "toml"}
 # Where numbers are defined, and what a definition looks like there.
@@ -37,6 +42,9 @@ def place(source: str) -> str:
     """Return the path in the tree of what a page is made from."""
     if source.startswith("source/"):
         return source.removeprefix("source/").removesuffix(".md")
+    for path, page in SHOWN.items():
+        if page == source:
+            return path
     return source if (ROOT / source).is_file() else f"docs/{source}"
 
 
@@ -44,7 +52,8 @@ def page_of(path: str) -> str:
     """Return the page that shows a file of the tree."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return path if re.fullmatch(r"\w+\.md", path) else f"source/{path}.md"
+    page = path if re.fullmatch(r"\w+\.md", path) else f"source/{path}.md"
+    return SHOWN.get(path, page)
 
 
 def leads_to(source: str, link: str) -> str:
@@ -53,11 +62,13 @@ def leads_to(source: str, link: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add pages of what is not in ``docs/``: two documents, and what links lead to."""
-    wanted = {"CHANGELOG.md", "CONTRIBUTING.md"}
-    for file in files.documentation_pages():
-        for _, link in LINK.findall(file.content_string):
-            path = leads_to(file.src_uri, link)
+    """Add pages of what is not in ``docs/``: documents, and what links lead to."""
+    wanted = {"CHANGELOG.md", "CONTRIBUTING.md", *SHOWN}
+    texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
+    texts |= {page: (ROOT / path).read_text() for path, page in SHOWN.items()}
+    for source, text in texts.items():
+        for _, link in LINK.findall(text):
+            path = leads_to(source, link)
             if not path.startswith("docs/") and (ROOT / path).is_file():
                 wanted.add(path)
     for path in sorted(wanted):

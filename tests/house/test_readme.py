@@ -11,7 +11,7 @@ BLOCKS = [
     (name, language, code)
     for name, text in TEXTS.items()
     for language, code in BLOCK.findall(text)
-    if language != "console" and not ENGINES.search(code)
+    if language not in ("console", "toml", "yaml") and not ENGINES.search(code)
 ]
 
 

@@ -84,7 +84,7 @@ def found(request: pytest.FixtureRequest) -> Mapping[str, Report]:
 def test_the_suite_finds_what_was_found_by_hand(
     target: str, version: str, found: Mapping[str, Report]
 ) -> None:
-    """docs/check.md: each of these was shown by a program before the suite was."""
+    """Each of these was shown by a program before the suite was."""
     report = of_version(found, target, version)
     deviating = {
         result.check
@@ -107,7 +107,7 @@ def of_version(found: Mapping[str, Report], target: str, version: str) -> Report
 
 
 def test_dlx_deviates_nowhere() -> None:
-    """docs/check.md: dlx is a target as others are."""
+    """packages/dlx-check/README.md: dlx is a target as others are."""
     assert failed(reports(["dlx"])["dlx"]) == []
 
 

@@ -15,7 +15,7 @@ DOCUMENTS = (
     "docs/inspect.md",
     "docs/launcher.md",
     "docs/sharing.md",
-    "docs/trace.md",
+    "packages/dlx-check/README.md",
     "packages/dlx-share/README.md",
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}

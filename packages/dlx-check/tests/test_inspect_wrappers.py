@@ -32,7 +32,7 @@ def test_a_class_without_a_module_is_inspected() -> None:
 
 
 def test_a_class_without_a_module_is_traced() -> None:
-    """docs/trace.md: it has a name there."""
+    """docs/inspect.md: it has a name there."""
     x: Any = np.arange(3.0).view(without_module(np.ndarray))
     with dlx.trace() as trace:
         t = dlx.from_dlpack(x)

@@ -1,4 +1,4 @@
-"""`dlx.trace`: what it lists, and that it ends (docs/trace.md)."""
+"""`dlx.trace`: what it lists, and that it ends (docs/inspect.md)."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_copied_instance_keeps_in_a_trace_what_it_says_of_itself() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "dlx"])
 def test_a_conversion_asks_in_a_trace_what_it_asks_without(library: str) -> None:
-    """docs/trace.md: a trace changes nothing that it watches, nor a refusal."""
+    """docs/inspect.md: a trace changes nothing that it watches, nor a refusal."""
     target = requires(library) if library != "dlx" else dlx.Tensor
 
     class Counted(Producer):
@@ -357,7 +357,7 @@ WAYS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_is_noted_once_with_every_keyword(way: str) -> None:
-    """docs/trace.md: one entry may pass a call on to another."""
+    """docs/inspect.md: one entry may pass a call on to another."""
     call, kind = WAYS[way]
     a = np.zeros(3)
     with dlx.trace() as t:

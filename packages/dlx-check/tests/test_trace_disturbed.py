@@ -85,7 +85,7 @@ def test_threads_that_import_at_once_are_all_seen() -> None:
 
 
 def test_a_thread_without_a_python_frame_is_traced() -> None:
-    """docs/trace.md: the Python frames that led to it, if there are any."""
+    """docs/inspect.md: the Python frames that led to it, if there are any."""
     producer = Producer()
     with dlx.trace() as t:
         _thread.start_new_thread(dlx.from_dlpack, (producer,))
@@ -131,7 +131,7 @@ def test_what_a_signal_raises_inside_the_hook_is_raised_by_the_program(
 
 
 def test_signals_at_any_moment_lose_no_end() -> None:
-    """docs/trace.md: `t.live` lists what is held, no more."""
+    """docs/inspect.md: `t.live` lists what is held, no more."""
     a = np.zeros(3)
     before = signal.signal(signal.SIGALRM, stop)
     try:
@@ -151,7 +151,7 @@ def test_signals_at_any_moment_lose_no_end() -> None:
 def test_a_finalizer_that_imports_inside_the_hook_is_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/trace.md: each import is noted, also one that a finalizer makes."""
+    """docs/inspect.md: each import is noted, also one that a finalizer makes."""
     from dlx_check.tracing import session
 
     kept: list[dlx.Tensor | None] = []
@@ -208,7 +208,7 @@ def functions(owner: Any) -> dict[str, int]:
 
 
 def test_copied_functions_of_a_table_are_traced_while_a_trace_is_on() -> None:
-    """docs/trace.md: consumers may copy the functions of a table (R114)."""
+    """docs/inspect.md: consumers may copy the functions of a table (R114)."""
     x = dlx.from_dlpack(np.zeros(3))
     export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(
         functions(dlx.Tensor)["managed_tensor_from_py_object_no_sync"]
@@ -249,7 +249,7 @@ def test_a_trace_changes_no_table_and_no_function() -> None:
 
 
 def test_a_trace_that_an_interrupt_has_lost_is_off() -> None:
-    """docs/trace.md: a trace is on as long as somebody has it."""
+    """docs/inspect.md: a trace is on as long as somebody has it."""
 
     def traced() -> None:
         with dlx.trace(frames=1):
@@ -272,7 +272,7 @@ def test_a_trace_that_an_interrupt_has_lost_is_off() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it has /dev/full")
 def test_a_full_disk_ends_the_trace_and_nothing_else() -> None:
-    """docs/trace.md: imports go on, those of NumPy and of other threads, too."""
+    """docs/inspect.md: imports go on, those of NumPy and of other threads, too."""
     x, made = dlx.from_dlpack(np.zeros(3)), list[Any]()
     with dlx.trace() as whole:
         t = dlx.trace(events="/dev/full").__enter__()
@@ -290,7 +290,7 @@ def test_a_full_disk_ends_the_trace_and_nothing_else() -> None:
 
 
 def test_a_signal_inside_of_a_write_is_raised_by_the_program(tmp_path: Path) -> None:
-    """docs/trace.md: what a handler raises is not the trace's, also an OSError."""
+    """docs/inspect.md: what a handler raises is not the trace's, also an OSError."""
 
     class Written(io.FileIO):
         """A file on which a signal comes."""
@@ -318,7 +318,7 @@ def test_a_signal_inside_of_a_write_is_raised_by_the_program(tmp_path: Path) -> 
 def test_what_another_thread_sends_is_raised_where_it_was_sent(
     monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
-    """docs/trace.md: also inside of the hook."""
+    """docs/inspect.md: also inside of the hook."""
     from dlx_check.tracing import session
 
     def sent() -> None:
@@ -340,7 +340,7 @@ def test_what_another_thread_sends_is_raised_where_it_was_sent(
 
 
 def test_a_class_whose_class_answers_by_raising_is_traced() -> None:
-    """docs/trace.md: a trace runs no code of what it watches."""
+    """docs/inspect.md: a trace runs no code of what it watches."""
 
     class Meta(type):
         """A class of classes whose module cannot be asked for."""
@@ -360,7 +360,7 @@ def test_a_class_whose_class_answers_by_raising_is_traced() -> None:
 
 
 def test_traces_may_end_in_another_order_than_they_began() -> None:
-    """docs/trace.md: what began while a trace was on stays listed in it."""
+    """docs/inspect.md: what began while a trace was on stays listed in it."""
     first, second = dlx.trace(), dlx.trace()
     first.__enter__()
     second.__enter__()
@@ -375,7 +375,7 @@ def test_traces_may_end_in_another_order_than_they_began() -> None:
 
 
 def test_threads_may_enter_and_leave_traces_at_once() -> None:
-    """docs/trace.md: traces are safe to use from several threads."""
+    """docs/inspect.md: traces are safe to use from several threads."""
     failed: list[BaseException] = []
 
     def work() -> None:
@@ -402,7 +402,7 @@ def test_threads_may_enter_and_leave_traces_at_once() -> None:
 
 
 def test_a_fork_while_another_thread_notes_leaves_the_child_free() -> None:
-    """docs/trace.md: a child that was forked traces on."""
+    """docs/inspect.md: a child that was forked traces on."""
     code = """
 import os, signal, sys, threading
 import dlx, numpy as np
@@ -451,7 +451,7 @@ with dlx.trace() as t:
 
 
 def test_a_trace_that_is_on_at_exit_says_nothing() -> None:
-    """docs/trace.md: a report at exit is only written for `DLX_TRACE`."""
+    """docs/inspect.md: a report at exit is only written for `DLX_TRACE`."""
     code = """
 import atexit, dlx, numpy as np
 def last():
@@ -499,7 +499,7 @@ def test_an_export_that_outlives_its_trace_is_deleted_as_any() -> None:
 
 
 def test_a_trace_that_is_entered_again_notes_each_import_once() -> None:
-    """docs/trace.md: a trace may have several blocks."""
+    """docs/inspect.md: a trace may have several blocks."""
     t = dlx.trace()
     for count in (1, 2):
         with t:
@@ -508,7 +508,7 @@ def test_a_trace_that_is_entered_again_notes_each_import_once() -> None:
 
 
 def test_torch_learns_in_a_trace_what_was_written() -> None:
-    """R30, docs/trace.md: also where the memory came in by an export of dlx's."""
+    """R30, docs/inspect.md: also where the memory came in by an export of dlx's."""
     torch = requires("torch")
 
     @dlx.launcher(give="pointer", writes="x")

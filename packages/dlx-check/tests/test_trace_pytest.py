@@ -1,4 +1,4 @@
-"""The fixture `dlx_trace` (docs/trace.md)."""
+"""The fixture `dlx_trace` (docs/inspect.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dlx.trace`: what it says of the memory that is held (docs/trace.md)."""
+"""`dlx.trace`: what it says of the memory that is held (docs/inspect.md)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_report_as_json_holds_what_is_listed() -> None:
 
 
 def test_a_part_shows_the_memory_of_its_import() -> None:
-    """docs/trace.md: memory that several hold counts once."""
+    """docs/inspect.md: memory that several hold counts once."""
     with dlx.trace() as t:
         x = dlx.from_dlpack(np.zeros(100, "u1"))
         a = np.from_dlpack(x[10:])
@@ -90,7 +90,7 @@ def test_a_part_shows_the_memory_of_its_import() -> None:
 
 
 def test_an_export_that_is_a_copy_does_not_show_the_import() -> None:
-    """docs/trace.md: memory that several hold counts once, a copy is other memory."""
+    """docs/inspect.md: memory that several hold counts once, a copy is other memory."""
     with dlx.trace() as t:
         x = dlx.from_dlpack(np.zeros(100, "u1"))
         copy = x.__dlpack__(copy=True)
@@ -142,7 +142,7 @@ kept = dlx.from_dlpack(np.zeros(3))
 
 
 def test_the_variable_may_say_no() -> None:
-    """docs/trace.md: `DLX_TRACE=0` traces nothing."""
+    """docs/inspect.md: `DLX_TRACE=0` traces nothing."""
     assert run_python(LEAK, DLX_TRACE="0") == (0, "", "")
 
 

@@ -20,7 +20,7 @@ SOME = ["--only", "consumer.failed.*,consumer.deleter.*,consumer.minor.*"]
 def test_a_result_that_another_check_makes_is_named_with_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """docs/check.md, One check after another: `--bisect` names the pair."""
+    """README.md, How it works: `--bisect` names the pair."""
     assert main(["check", f"{HOSTILE}:remembering", *SOME, "--bisect"]) == 0
     said = capsys.readouterr().out
     assert "1 with another result only after others" in said
@@ -31,13 +31,13 @@ def test_a_result_that_another_check_makes_is_named_with_it(
 def test_a_result_that_several_checks_make_is_said_to_be_that(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """docs/check.md, One check after another: where no pair suffices."""
+    """README.md, How it works: where no pair suffices."""
     main(["check", f"{HOSTILE}:remembering_two", *SOME, "--bisect"])
     assert f"{LATER} deviates only after several of the " in capsys.readouterr().out
 
 
 def test_a_result_that_does_not_depend_on_others_has_no_pair() -> None:
-    """docs/check.md, One check after another: nothing is run again for it."""
+    """README.md, How it works: nothing is run again for it."""
     target = f"{HOSTILE}:remembering"
     report = run(target, select([LATER]))
     assert [each.result for each in report.results] == ["meets"]
@@ -57,7 +57,7 @@ def own_process() -> Target:
 
 
 def test_without_isolation_the_results_are_the_same() -> None:
-    """docs/check.md, A debugger: and the target is imported in this process."""
+    """README.md, How it works: and the target is imported in this process."""
     name = f"{__name__}:own_process"
     checks = select(["consumer.dtype.*", "consumer.missing.*", "producer.struct.*"])
     within = run(name, checks, isolated=False)
@@ -70,7 +70,7 @@ def test_without_isolation_the_results_are_the_same() -> None:
 
 
 def test_without_isolation_a_crash_ends_the_process_behind_its_name() -> None:
-    """docs/check.md, A debugger: each check is named before it runs."""
+    """README.md, How it works: each check is named before it runs."""
     command = ["check", f"{HOSTILE}:aborting", "--in-process", *SOME]
     ended = subprocess.run(
         [sys.executable, "-m", "dlx", *command],
@@ -95,6 +95,6 @@ def test_without_isolation_a_crash_ends_the_process_behind_its_name() -> None:
 def test_without_isolation_what_cannot_be_checked_is_an_error_too(
     target: str, says: str
 ) -> None:
-    """docs/check.md: exit code 2, could not run."""
+    """README.md: exit code 2, could not run."""
     with pytest.raises(CannotCheck, match=says):
         run(f"{HOSTILE}:{target}", select([LATER]), isolated=False)

@@ -70,7 +70,7 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
 def test_a_target_that_cannot_be_checked_is_one_line(
     nothing_left: str, capsys: pytest.CaptureFixture[str], target: str, says: str
 ) -> None:
-    """docs/check.md: exit code 2, could not run."""
+    """README.md: exit code 2, could not run."""
     assert main(["check", target, *ONLY]) == 2
     said = capsys.readouterr()
     assert says in said.err
@@ -82,7 +82,7 @@ def test_a_target_that_cannot_be_checked_is_one_line(
 def test_what_a_factory_does_beside_its_work_is_borne(
     nothing_left: str, capsys: pytest.CaptureFixture[str], target: str
 ) -> None:
-    """docs/check.md: it prints, forks, starts processes and threads, or takes long."""
+    """README.md: it prints, forks, starts processes and threads, or takes long."""
     assert main(["check", f"{HOSTILE}:{target}", *ONLY]) == 0
     said = capsys.readouterr()
     assert said.err == ""
@@ -94,7 +94,7 @@ def test_an_import_without_an_end_is_ended(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/check.md: a target has two minutes for its import."""
+    """README.md: a target has two minutes for its import."""
     assert isolate.IMPORT == 120
     monkeypatch.setattr(isolate, "IMPORT", 1.0)
     assert main(["check", f"{HOSTILE}:endless", *ONLY]) == 2
@@ -105,7 +105,7 @@ def test_an_import_without_an_end_is_ended(
 def test_a_run_that_is_ended_leaves_no_process(
     tmp_path: Path, how: signal.Signals
 ) -> None:
-    """docs/check.md, How it works: the children end with the process that runs them."""
+    """README.md, How it works: the children end with the process that runs them."""
     (tmp_path / "stuck.py").write_text(STUCK)
     mark = f"TMPDIR={tmp_path}"
     command = [sys.executable, "-m", "dlx", "check", "stuck:target", *ONLY]
@@ -163,7 +163,7 @@ def test_options_that_make_no_sense_are_refused(
     options: list[str],
     says: str,
 ) -> None:
-    """docs/check.md: exit code 2, before anything runs."""
+    """README.md: exit code 2, before anything runs."""
     assert main(["check", "numpy", *options]) == 2
     said = capsys.readouterr()
     assert says in said.err

@@ -24,14 +24,14 @@ def without(report: Report, *checks: str) -> Report:
 
 
 def test_nothing_changed_between_equal_reports() -> None:
-    """docs/check.md, Reports: seconds are no change."""
+    """README.md, Reports: seconds are no change."""
     found = compare(numpy(), replace(numpy(), seconds=99.0))
     assert [*found.lines()][-1] == "no result changed"
     assert not found.worse()
 
 
 def test_a_new_deviation_is_named_with_both_results() -> None:
-    """docs/check.md, Reports: it fails the comparison."""
+    """README.md, Reports: it fails the comparison."""
     found = compare(numpy(), changed(numpy(), MET, result="deviates", text="leaks"))
     assert "new deviations: 1" in [*found.lines()]
     assert f"  MUST       {MET}  meets -> deviates: leaks" in [*found.lines()]
@@ -40,7 +40,7 @@ def test_a_new_deviation_is_named_with_both_results() -> None:
 
 
 def test_what_is_fixed_is_named() -> None:
-    """docs/check.md, Reports: the text is that of the deviation which is gone."""
+    """README.md, Reports: the text is that of the deviation which is gone."""
     found = compare(numpy(), changed(numpy(), WRONG, result="meets", text=""))
     assert "fixed: 1" in [*found.lines()]
     line = f"  MUST       {WRONG}  deviates -> meets: raises nothing"
@@ -49,7 +49,7 @@ def test_what_is_fixed_is_named() -> None:
 
 
 def test_a_crash_that_was_a_deviation_is_worse() -> None:
-    """docs/check.md, Reports: a change, and not for the better."""
+    """README.md, Reports: a change, and not for the better."""
     crashing = changed(numpy(), WRONG, result="crashes", text="SIGSEGV")
     found = compare(numpy(), crashing)
     assert [each.new.check for each in found.changed] == [WRONG]
@@ -58,28 +58,28 @@ def test_a_crash_that_was_a_deviation_is_worse() -> None:
 
 
 def test_a_new_deviation_from_a_should_is_named_and_fails_nothing() -> None:
-    """docs/check.md, Reports: as in a run."""
+    """README.md, Reports: as in a run."""
     found = compare(changed(numpy(), SHOULD, result="meets"), numpy())
     assert [each.new.check for each in found.deviates] == [SHOULD]
     assert not found.worse()
 
 
 def test_what_is_said_otherwise_is_a_change() -> None:
-    """docs/check.md, Reports: a fact that is another one, a message."""
+    """README.md, Reports: a fact that is another one, a message."""
     found = compare(numpy(), changed(numpy(), FACT, text="copies"))
     assert [each.new.check for each in found.changed] == [FACT]
     assert any(line.endswith("fact: shares memory -> copies") for line in found.lines())
 
 
 def test_what_is_no_longer_testable_is_not_fixed() -> None:
-    """docs/check.md, Results: untestable neither passes nor fails."""
+    """README.md, Results: untestable neither passes nor fails."""
     found = compare(numpy(), changed(numpy(), WRONG, result="untestable"))
     assert not found.fixed
     assert [each.new.check for each in found.changed] == [WRONG]
 
 
 def test_a_deviation_that_is_unconfirmed_is_not_new() -> None:
-    """docs/check.md, How it works: it fails no run."""
+    """README.md, How it works: it fails no run."""
     unsure = changed(numpy(), MET, result="deviates", confirmed="unconfirmed")
     found = compare(numpy(), unsure)
     assert not found.deviates
@@ -90,7 +90,7 @@ def test_a_deviation_that_is_unconfirmed_is_not_new() -> None:
 
 
 def test_checks_that_were_added_or_withdrawn_fail_nothing() -> None:
-    """docs/check.md, Reports: a newer suite breaks nobody's CI."""
+    """README.md, Reports: a newer suite breaks nobody's CI."""
     older = without(numpy(), WRONG)
     older = replace(older, header=replace(older.header, suite="1.2.9"))
     lines = [*compare(older, without(numpy(), MET)).lines()]
@@ -100,13 +100,13 @@ def test_checks_that_were_added_or_withdrawn_fail_nothing() -> None:
 
 
 def test_a_check_that_was_not_selected_is_not_withdrawn() -> None:
-    """docs/check.md, Reports: two runs of one suite, one with `--only`."""
+    """README.md, Reports: two runs of one suite, one with `--only`."""
     lines = [*compare(numpy(), without(numpy(), MET)).lines()]
     assert "not in the new run: 1" in lines
 
 
 def test_versions_of_both_are_said() -> None:
-    """docs/check.md, Reports: of the target, dlx, NumPy, Python and the platform."""
+    """README.md, Reports: of the target, dlx, NumPy, Python and the platform."""
     newer = replace(numpy(), header=replace(numpy().header, version="99.1"))
     first, second, *_ = compare(numpy(), newer).lines()
     assert first.startswith(f"numpy: {numpy().header.version} (suite ")
@@ -117,7 +117,7 @@ def test_versions_of_both_are_said() -> None:
 def test_the_command_compares_two_files_and_runs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Reports: `--compare OLD NEW`; the exit code is of changes."""
+    """README.md, Reports: `--compare OLD NEW`; the exit code is of changes."""
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     worse = changed(numpy(), MET, result="deviates", text="leaks")
     for file, report in ((old, numpy()), (new, worse)):
@@ -133,7 +133,7 @@ def test_the_command_compares_two_files_and_runs_nothing(
 def test_a_check_that_is_newer_than_the_deviations_file_fails_no_comparison(
     tmp_path: Path,
 ) -> None:
-    """docs/check.md, Deviations file: `suite`, of a run as of a comparison."""
+    """README.md, Deviations file: `suite`, of a run as of a comparison."""
     old, new, file = (tmp_path / name for name in ("a.jsonl", "b.jsonl", "known.toml"))
     worse = changed(numpy(), MET, result="deviates", text="leaks")
     for path, report in ((old, numpy()), (new, worse)):
@@ -147,7 +147,7 @@ def test_a_check_that_is_newer_than_the_deviations_file_fails_no_comparison(
 def test_the_command_compares_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Reports: NumPy deviates as before, which is no change."""
+    """README.md, Reports: NumPy deviates as before, which is no change."""
     old = tmp_path / "old.jsonl"
     old.write_text("\n".join(numpy().lines()))
     assert main(["check", "numpy", "--compare", str(old)]) == 0
@@ -157,7 +157,7 @@ def test_the_command_compares_a_run(
 def test_reports_of_two_targets_are_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Reports: exit code 2."""
+    """README.md, Reports: exit code 2."""
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     old.write_text("\n".join(strict().lines()))
     new.write_text("\n".join(numpy().lines()))

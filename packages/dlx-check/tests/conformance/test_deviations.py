@@ -56,7 +56,7 @@ def result_of(report: Report, name: str) -> Result:
 
 
 def test_a_known_deviation_fails_no_run(report: Report) -> None:
-    """docs/check.md, Deviations file."""
+    """README.md, Deviations file."""
     judged = Deviations.parse(ENTRY, FILE).judge(report)
     assert judged.those("known") == {KNOWN}
     assert judged.complaints == ()
@@ -88,7 +88,7 @@ def test_a_known_deviation_fails_no_run(report: Report) -> None:
 def test_strict_refuses_an_entry_that_is_out_of_date(
     report: Report, text: str, says: str
 ) -> None:
-    """docs/check.md, Deviations file: the complaint names the file and the entry."""
+    """README.md, Deviations file: the complaint names the file and the entry."""
     judged = Deviations.parse(text, FILE).judge(report)
     assert len(judged.complaints) == 1
     assert says in judged.complaints[0]
@@ -99,7 +99,7 @@ def test_strict_refuses_an_entry_that_is_out_of_date(
 def test_without_strict_an_entry_that_is_out_of_date_fails_nothing(
     report: Report,
 ) -> None:
-    """docs/check.md, Deviations file: but another result is not a known one."""
+    """README.md, Deviations file: but another result is not a known one."""
     stale = Deviations.parse(ENTRY + ENTRY.replace(KNOWN, MET), FILE).judge(report)
     assert stale.complaints
     assert stale.exit_code(strict=False) == 0
@@ -108,7 +108,7 @@ def test_without_strict_an_entry_that_is_out_of_date_fails_nothing(
 
 
 def test_what_is_untestable_neither_passes_nor_fails_an_entry(report: Report) -> None:
-    """docs/check.md, Deviations file: one file serves machines without a GPU, too."""
+    """README.md, Deviations file: one file serves machines without a GPU, too."""
     untestable = replace(result_of(report, KNOWN), result="untestable")
     judged = Deviations.parse(BARE, FILE).judge(replace(report, results=(untestable,)))
     assert [verdict.means for verdict in judged.verdicts] == ["untestable"]
@@ -122,7 +122,7 @@ def test_what_is_untestable_neither_passes_nor_fails_an_entry(report: Report) ->
 def test_an_entry_is_of_the_versions_that_it_names(
     report: Report, versions: str, code: int
 ) -> None:
-    """docs/check.md, Deviations file: beyond them the deviation is a new one."""
+    """README.md, Deviations file: beyond them the deviation is a new one."""
     numpy = replace(report, header=replace(report.header, version="2.4.6"))
     text = f'{ENTRY}versions = "{versions}"\n'
     judged = Deviations.parse(text, FILE).judge(numpy)
@@ -131,7 +131,7 @@ def test_an_entry_is_of_the_versions_that_it_names(
 
 
 def test_versions_of_a_target_without_a_version_are_refused(report: Report) -> None:
-    """docs/check.md, Deviations file: what cannot be compared is no match."""
+    """README.md, Deviations file: what cannot be compared is no match."""
     numpy = replace(report, header=replace(report.header, version="unknown"))
     file = Deviations.parse(f'{ENTRY}versions = "<3"\n', FILE)
     with pytest.raises(CannotCheck, match="'unknown' is no version"):
@@ -141,7 +141,7 @@ def test_versions_of_a_target_without_a_version_are_refused(report: Report) -> N
 def test_checks_that_are_newer_than_the_files_suite_fail_nothing(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/check.md, Deviations file: an upgrade of dlx breaks nobody's CI."""
+    """README.md, Deviations file: an upgrade of dlx breaks nobody's CI."""
     monkeypatch.setitem(Deviations.judge.__globals__["_SINCE"], KNOWN, "1.3.1")
     judged = Deviations.parse('suite = "1.3.0"', FILE).judge(report)
     assert judged.those("newer") == {KNOWN}
@@ -172,7 +172,7 @@ def test_checks_that_are_newer_than_the_files_suite_fail_nothing(
 def test_what_cannot_be_read_is_exit_code_2(
     here: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
 ) -> None:
-    """docs/check.md, Deviations file: a typo makes no deviation pass."""
+    """README.md, Deviations file: a typo makes no deviation pass."""
     (here / "my.toml").write_text(text)
     assert main(["check", "numpy", *ONLY, "--deviations", "my.toml"]) == 2
     said = capsys.readouterr().err
@@ -183,7 +183,7 @@ def test_what_cannot_be_read_is_exit_code_2(
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """docs/check.md, Deviations file: nothing but `CannotCheck` is raised."""
+    """README.md, Deviations file: nothing but `CannotCheck` is raised."""
     try:
         found = Deviations.parse(text, FILE)
     except CannotCheck:
@@ -195,7 +195,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_strict_is_the_default_in_ci(
     here: Path, of_file: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/check.md, Deviations file: where CI is set, and not to 0 or false."""
+    """README.md, Deviations file: where CI is set, and not to 0 or false."""
     (here / FILE).write_text(BARE)
     assert main(of_file) == 0
     assert main([*of_file, "--strict"]) == 1
@@ -211,7 +211,7 @@ def test_strict_is_the_default_in_ci(
 def test_what_is_known_is_counted_and_not_listed(
     here: Path, of_file: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Deviations file; with --all it is listed, too."""
+    """README.md, Deviations file; with --all it is listed, too."""
     (here / FILE).write_text(ENTRY)
     assert main(["check", "numpy", *ONLY]) == 0
     said = capsys.readouterr().out
@@ -222,7 +222,7 @@ def test_what_is_known_is_counted_and_not_listed(
 
 
 def test_reports_have_what_is_known(here: Path, of_file: list[str]) -> None:
-    """docs/check.md, Deviations file and Reports: of a report in a file, too."""
+    """README.md, Deviations file and Reports: of a report in a file, too."""
     assert main([*of_file, "--badge", "badge.json"]) == 1
     assert "known" not in (here / "badge.json").read_text()
     (here / FILE).write_text(ENTRY)
@@ -233,7 +233,7 @@ def test_reports_have_what_is_known(here: Path, of_file: list[str]) -> None:
 
 
 def test_pyproject_names_the_file(here: Path) -> None:
-    """docs/check.md, Deviations file: `[tool.dlx.check]`, from its own folder."""
+    """README.md, Deviations file: `[tool.dlx.check]`, from its own folder."""
     (here / "sub").mkdir()
     (here / "sub/known.toml").write_text(ENTRY)
     (here / FILE).write_text("")
@@ -251,7 +251,7 @@ def test_pyproject_names_the_file(here: Path) -> None:
 def test_a_file_is_of_one_target(
     here: Path, of_file: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Deviations file: `target` keeps it from other libraries."""
+    """README.md, Deviations file: `target` keeps it from other libraries."""
     (here / FILE).write_text(f'target = "mylib"\n{ENTRY}')
     assert main(of_file) == 1
     assert f"{FILE} is about mylib: it is left alone" in capsys.readouterr().out
@@ -265,7 +265,7 @@ def test_a_file_is_of_one_target(
 def test_deviations_are_written_once_and_without_reasons(
     here: Path, of_file: list[str]
 ) -> None:
-    """docs/check.md, Deviations file: `--write-deviations FILE`."""
+    """README.md, Deviations file: `--write-deviations FILE`."""
     write = ["check", "numpy", *ONLY, "--write-deviations", FILE]
     assert main(write) == 1
     first = (here / FILE).read_text()
@@ -280,7 +280,7 @@ def test_deviations_are_written_once_and_without_reasons(
 
 
 def test_what_a_file_has_is_kept_when_deviations_are_added(here: Path) -> None:
-    """docs/check.md, Deviations file: comments, and entries of other versions."""
+    """README.md, Deviations file: comments, and entries of other versions."""
     old = f"# ours\r\n{ENTRY.replace(KNOWN, MET)}versions = '<1'  # end".encode()
     (here / FILE).write_bytes(old)
     write = ["check", "numpy", *ONLY, "--write-deviations", FILE]
@@ -292,7 +292,7 @@ def test_what_a_file_has_is_kept_when_deviations_are_added(here: Path) -> None:
 def test_a_file_to_which_nothing_can_be_added_is_left_alone(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Deviations file: an inline array, a folder that is not there."""
+    """README.md, Deviations file: an inline array, a folder that is not there."""
     (here / FILE).write_text("deviation = []\n")
     assert main(["check", "numpy", *ONLY, "--write-deviations", FILE]) == 2
     assert (here / FILE).read_text() == "deviation = []\n"
@@ -306,7 +306,7 @@ def test_a_file_to_which_nothing_can_be_added_is_left_alone(
 def test_whatever_a_target_says_the_written_file_can_be_read(
     name: str, said: str
 ) -> None:
-    """docs/check.md, Deviations file: texts of a target stand in comments."""
+    """README.md, Deviations file: texts of a target stand in comments."""
     check = next(check for check in CHECKS if check.id == KNOWN)
     result = Result(
         check=check.id,
@@ -331,8 +331,8 @@ def test_whatever_a_target_says_the_written_file_can_be_read(
 
 
 def test_the_file_of_the_guide_is_one() -> None:
-    """docs/check.md, Deviations file: its check is one of the suite."""
-    guide = (Path(__file__).parents[4] / "docs/check.md").read_text()
+    """README.md, Deviations file: its check is one of the suite."""
+    guide = (Path(__file__).parents[4] / "README.md").read_text()
     [text] = re.findall(r"^```toml\n(.*?)^```$", guide, re.M | re.S)
     file = Deviations.parse(text, FILE)
     assert len(file.entries) == 1
@@ -341,6 +341,6 @@ def test_the_file_of_the_guide_is_one() -> None:
 
 
 def test_dlx_has_no_deviations(here: Path) -> None:
-    """docs/check.md: dlx itself is a target, with an empty deviations file."""
+    """README.md: dlx itself is a target, with an empty deviations file."""
     (here / "dlx.jsonl").write_text("\n".join(dlx().lines()))
     assert main(["check", "dlx.jsonl", "--strict", "--deviations", "/dev/null"]) == 0

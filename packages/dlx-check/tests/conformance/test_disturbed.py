@@ -101,7 +101,7 @@ SLOW = {
 def test_a_target_that_disturbs_its_process_is_judged_by_its_answers(
     tmp_path: Path, target: str, expected: tuple[int, str]
 ) -> None:
-    """docs/check.md, How it works: a report or one line, and nothing is left behind."""
+    """README.md, How it works: a report or one line, and nothing is left behind."""
     code, says = expected
     report, temporary = tmp_path / "report.jsonl", tmp_path / "temporary"
     temporary.mkdir()

@@ -20,7 +20,7 @@ COPY = "consumer.copy.true.aligned"
 
 
 def test_each_check_is_explained_with_source_and_expectation() -> None:
-    """docs/check.md, Reports: an R-number never stands alone."""
+    """README.md, Reports: an R-number never stands alone."""
     for check in CHECKS:
         text = "\n".join(explain(check, [NUMPY]))
         assert check.id in text
@@ -31,13 +31,13 @@ def test_each_check_is_explained_with_source_and_expectation() -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_each_check_is_explained_for_each_library(target: Target) -> None:
-    """docs/check.md, A target: one of one dimension has no program of two."""
+    """README.md, A target: one of one dimension has no program of two."""
     for check in CHECKS:
         assert [*explain(check, [target])]
 
 
 def test_a_program_finds_no_deviation_where_there_is_none() -> None:
-    """docs/check.md, Reports: where NumPy meets, the programs of most checks agree."""
+    """README.md, Reports: where NumPy meets, the programs of most checks agree."""
     results = {each.check: each.result for each in numpy().results}
     met = [check for check in CHECKS if results[check.id] in ("meets", "fact")]
     found = {check.id: program(check, NUMPY) for check in met}
@@ -54,7 +54,7 @@ def test_a_program_finds_no_deviation_where_there_is_none() -> None:
 
 
 def test_a_program_finds_a_deviation_where_there_is_one() -> None:
-    """docs/check.md, Reports: the reproduction that a run of NumPy finds, too."""
+    """README.md, Reports: the reproduction that a run of NumPy finds, too."""
     deviating = [each for each in numpy().results if each.failed]
     checks = {check.id: check for check in CHECKS}
     found = [program(checks[each.check], NUMPY)[0] for each in deviating]
@@ -62,7 +62,7 @@ def test_a_program_finds_a_deviation_where_there_is_one() -> None:
 
 
 def test_a_program_has_at_most_twelve_lines_without_dlx() -> None:
-    """docs/check.md, How it works: as a reproduction."""
+    """README.md, How it works: as a reproduction."""
     programs = [program(check, NUMPY)[0] for check in CHECKS]
     for text in filter(None, programs):
         assert len(text.splitlines()) <= 12, text
@@ -72,7 +72,7 @@ def test_a_program_has_at_most_twelve_lines_without_dlx() -> None:
 
 
 def test_explaining_imports_no_library() -> None:
-    """docs/check.md, Reports: `--explain` runs nothing, of a library neither."""
+    """README.md, Reports: `--explain` runs nothing, of a library neither."""
     code, _, error = run_python(
         "import sys\n"
         "from dlx_check.cli import main\n"
@@ -85,7 +85,7 @@ def test_explaining_imports_no_library() -> None:
 def test_the_command_explains_all_checks_of_a_requirement(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """docs/check.md, Reports: by name, pattern or requirement."""
+    """README.md, Reports: by name, pattern or requirement."""
     assert main(["check", "--explain", "R61"]) == 0
     out = capsys.readouterr().out
     for check in ("export", "device", "both"):
@@ -96,7 +96,7 @@ def test_the_command_explains_all_checks_of_a_requirement(
 def test_the_command_explains_what_a_report_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Reports: what was seen, and the reproduction that ran."""
+    """README.md, Reports: what was seen, and the reproduction that ran."""
     file = tmp_path / "numpy.jsonl"
     file.write_text("\n".join(numpy().lines()))
     result = next(each for each in numpy().results if each.failed)
@@ -117,7 +117,7 @@ def test_the_command_explains_what_a_report_has(
 def test_what_cannot_be_explained_is_exit_code_2(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md: one line that says why."""
+    """README.md: one line that says why."""
     assert main(["check", "--explain", *arguments]) == 2
     assert says in capsys.readouterr().err
     assert "mylib" not in sys.modules

@@ -42,7 +42,7 @@ def work(seconds: float) -> None:
 
 
 def test_an_end_that_waits_for_a_processor_is_no_hang(busy: int) -> None:
-    """R14, docs/check.md: what else a machine does changes no result."""
+    """R14, README.md: what else a machine does changes no result."""
 
     def late() -> None:
         os.sched_setaffinity(0, [busy])
@@ -58,7 +58,7 @@ def test_an_end_that_waits_for_a_processor_is_no_hang(busy: int) -> None:
 def test_what_waits_or_works_without_an_end_is_ended(
     never: Callable[[], object],
 ) -> None:
-    """R14, docs/check.md: nothing hangs."""
+    """R14, README.md: nothing hangs."""
     made = child(never)
     assert _ended(made, 0.3, lambda: None) is None
     with pytest.raises(ProcessLookupError):

@@ -37,7 +37,7 @@ def started() -> None:
 def test_a_run_that_is_interrupted_anywhere_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/check.md, How it works: neither processes nor descriptors or files."""
+    """README.md, How it works: neither processes nor descriptors or files."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     assert nothing_runs()
@@ -47,7 +47,7 @@ def test_a_run_that_is_interrupted_anywhere_leaves_nothing(
 
 
 def test_processes_that_are_interrupted_while_they_start_are_ended() -> None:
-    """docs/check.md, How it works: each has an owner before it starts."""
+    """README.md, How it works: each has an owner before it starts."""
     assert nothing_runs()
     assert interrupted(started, 2 * TIMES) == 0
     assert nothing_runs()

@@ -33,7 +33,7 @@ ROWS = {check.id: check for check in CHECKS}
 
 
 def test_the_reference_meets_every_row() -> None:
-    """docs/check.md: what the suite asks for can be had, and nothing is untestable."""
+    """README.md: what the suite asks for can be had, and nothing is untestable."""
     report = run("conformance.reference:target")
     wrong = [
         (result.check, result.result, result.text)
@@ -45,7 +45,7 @@ def test_the_reference_meets_every_row() -> None:
 
 @pytest.mark.parametrize("fault", MUTANTS)
 def test_a_mutant_is_found_by_the_rows_that_are_named(fault: str) -> None:
-    """docs/check.md: a row that no mutant kills would hold for any library."""
+    """README.md: a row that no mutant kills would hold for any library."""
     named = MUTANTS[fault].split()
     everything = os.environ.get("DLX_EVERY")
     checks = CHECKS if everything else [ROWS[name] for name in named]
@@ -53,12 +53,12 @@ def test_a_mutant_is_found_by_the_rows_that_are_named(fault: str) -> None:
 
 
 def test_each_row_is_killed_by_a_mutant() -> None:
-    """docs/check.md: a row without a mutant does not land."""
+    """README.md: a row without a mutant does not land."""
     assert {row for rows in MUTANTS.values() for row in rows.split()} == set(ROWS)
 
 
 def test_each_row_has_its_own_name() -> None:
-    """docs/check.md: a deviations file names rows exactly."""
+    """README.md: a deviations file names rows exactly."""
     assert len(ROWS) == len(CHECKS)
 
 
@@ -71,7 +71,7 @@ def test_each_requirement_has_a_row_or_a_reason() -> None:
 
 
 def test_a_source_is_spelled_out() -> None:
-    """docs/check.md: letters and numbers of our table mean nothing to others."""
+    """README.md: letters and numbers of our table mean nothing to others."""
     assert requirements()["R59"].source == (
         "array API, `from_dlpack`, array API, copies and views"
     )

@@ -43,7 +43,7 @@ def ran(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_three_planted_faults_are_named_and_reproduced(folder: Path) -> None:
-    """docs/check.md, A target: from an empty directory, by one command.
+    """README.md, A target: from an empty directory, by one command.
 
     Elements that are wrong (R18) are told once, and not for every layout and dtype.
     """
@@ -61,7 +61,7 @@ def test_three_planted_faults_are_named_and_reproduced(folder: Path) -> None:
 
 
 def test_the_faults_fail_in_pytest_with_their_programs(folder: Path) -> None:
-    """docs/check.md, pytest: one option, no file of tests, and no path to set."""
+    """README.md, pytest: one option, no file of tests, and no path to set."""
     options = (
         "-p",
         "dlx_check.pytest_plugin",
@@ -81,7 +81,7 @@ def test_the_faults_fail_in_pytest_with_their_programs(folder: Path) -> None:
 def test_a_deviations_file_takes_five_steps(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Deviations file: written, explained, strict, then a fault goes.
+    """README.md, Deviations file: written, explained, strict, then a fault goes.
 
     Of a few checks, some of which it meets.
     """

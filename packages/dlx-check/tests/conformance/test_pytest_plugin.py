@@ -79,7 +79,7 @@ def imports(pytester: pytest.Pytester) -> int:
 
 
 def test_each_check_is_an_item(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: the reference meets every row that needs no driver."""
+    """README.md, pytest: the reference meets every row that needs no driver."""
     pytester.makepyfile(whole=MUTANT.format(fault=""))
     result = ran(pytester, "--collect-only", "-q", check="whole:target")
     count = len(cases("whole:target"))
@@ -91,20 +91,20 @@ def test_each_check_is_an_item(pytester: pytest.Pytester) -> None:
 
 
 def test_nothing_is_imported_to_collect(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: `--collect-only` starts no process."""
+    """README.md, pytest: `--collect-only` starts no process."""
     assert ran(pytester, "--collect-only", "-q").ret == 0
     assert not (pytester.path / "imports").exists()
 
 
 def test_dlx_is_not_imported_unless_it_is_asked_for(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: the plugin is loaded in every run of every project."""
+    """README.md, pytest: the plugin is loaded in every run of every project."""
     source = "import sys\ndef test_it():\n    assert 'dlx' not in sys.modules\n"
     pytester.makepyfile(test_without=source)
     ran(pytester, check="", apart=True).assert_outcomes(passed=1)
 
 
 def test_a_failure_says_what_why_and_how_to_see_it(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: seen, source, expectation and program; no frame of dlx."""
+    """README.md, pytest: seen, source, expectation and program; no frame of dlx."""
     result = ran(pytester, "-k", WRONG)
     result.assert_outcomes(failed=1, deselected=len(cases("numpy")) - 1)
     result.stdout.fnmatch_lines(
@@ -122,7 +122,7 @@ def test_a_failure_says_what_why_and_how_to_see_it(pytester: pytest.Pytester) ->
 
 
 def test_the_selected_items_run_in_one_batch(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: the first runs all, and the others read their results."""
+    """README.md, pytest: the first runs all, and the others read their results."""
     result = ran(pytester, "-k", "consumer.deleter or consumer.byte-offset")
     outcomes = result.parseoutcomes()
     assert outcomes["failed"] == 1
@@ -131,7 +131,7 @@ def test_the_selected_items_run_in_one_batch(pytester: pytest.Pytester) -> None:
 
 
 def test_what_failed_last_is_run_alone(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: `--lf`."""
+    """README.md, pytest: `--lf`."""
     ran(pytester, "-k", "consumer.deleter or consumer.byte-offset")
     again = ran(pytester, "--lf", "-v")
     assert again.parseoutcomes()["failed"] == 1
@@ -140,7 +140,7 @@ def test_what_failed_last_is_run_alone(pytester: pytest.Pytester) -> None:
 
 
 def test_the_first_failure_ends_the_run(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: `-x`."""
+    """README.md, pytest: `-x`."""
     result = ran(pytester, "-x", "-k", "consumer.byte-offset or table.")
     assert result.parseoutcomes()["failed"] == 1
     assert "passed" not in result.parseoutcomes()
@@ -149,14 +149,14 @@ def test_the_first_failure_ends_the_run(pytester: pytest.Pytester) -> None:
 def test_what_is_untestable_is_skipped_with_its_reason(
     pytester: pytest.Pytester,
 ) -> None:
-    """docs/check.md, pytest: NumPy has no exchange table."""
+    """README.md, pytest: NumPy has no exchange table."""
     result = ran(pytester, "-k", "table.to.elements", "-rs", check="numpy")
     assert result.parseoutcomes().keys() == {"skipped", "deselected"}
     result.stdout.fnmatch_lines(["SKIPPED*no-table: no __dlpack_c_exchange_api__"])
 
 
 def test_what_fails_no_run_is_an_xfail(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: a SHOULD, and malformed input."""
+    """README.md, pytest: a SHOULD, and malformed input."""
     only = "producer.empty.null or consumer.malformed.null-data"
     result = ran(pytester, "-rx", "-k", only, check="numpy")
     result.assert_outcomes(xfailed=2, deselected=len(cases("numpy")) - 2)
@@ -173,7 +173,7 @@ def test_what_fails_no_run_is_an_xfail(pytester: pytest.Pytester) -> None:
 def test_what_the_file_knows_is_an_xfail(
     pytester: pytest.Pytester, named: bool
 ) -> None:
-    """docs/check.md, pytest: `--dlx-deviations`, or the file of the root."""
+    """README.md, pytest: `--dlx-deviations`, or the file of the root."""
     file = pytester.path / ("known.toml" if named else FILE)
     file.write_text(ENTRY)
     options = ["--dlx-deviations=known.toml"] if named else []
@@ -200,7 +200,7 @@ def test_what_the_file_knows_is_an_xfail(
 def test_an_entry_that_is_out_of_date_fails(
     pytester: pytest.Pytester, entry: str, says: str
 ) -> None:
-    """docs/check.md, pytest: always strict."""
+    """README.md, pytest: always strict."""
     (pytester.path / FILE).write_text(entry)
     only = "toml or consumer.deleter.null"
     only = f"{only} or {WRONG}" if WRONG in entry else only
@@ -213,7 +213,7 @@ def test_an_entry_that_is_out_of_date_fails(
 def test_a_file_about_another_target_is_left_alone(
     pytester: pytest.Pytester,
 ) -> None:
-    """docs/check.md, Deviations file: `target`; named by an option it is an error."""
+    """README.md, Deviations file: `target`; named by an option it is an error."""
     (pytester.path / FILE).write_text(f'target = "other"\n{ENTRY}')
     result = ran(pytester, "-k", f"{WRONG} or toml", "-rs")
     assert (result.parseoutcomes()["failed"], result.parseoutcomes()["skipped"]) == (
@@ -226,7 +226,7 @@ def test_a_file_about_another_target_is_left_alone(
 
 
 def test_a_file_that_cannot_be_read_is_a_usage_error(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: before anything is run."""
+    """README.md, pytest: before anything is run."""
     (pytester.path / FILE).write_text("suit = '1.3.0'")
     result = ran(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -235,7 +235,7 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(pytester: pytest.Pytester) 
 
 
 def test_a_target_that_cannot_be_checked_fails_once(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: and the other items are skipped."""
+    """README.md, pytest: and the other items are skipped."""
     result = ran(pytester, "-k", "consumer.deleter", check="nowhere:target")
     assert result.parseoutcomes()["failed"] == 1
     assert result.parseoutcomes()["skipped"] >= 2
@@ -243,13 +243,13 @@ def test_a_target_that_cannot_be_checked_fails_once(pytester: pytest.Pytester) -
 
 
 def test_checks_newer_than_a_suite_are_left_out(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: `--dlx-suite`."""
+    """README.md, pytest: `--dlx-suite`."""
     result = ran(pytester, "--dlx-suite=1.2", "--collect-only")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_two_targets_of_one_package_have_two_names(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: node ids are unique."""
+    """README.md, pytest: node ids are unique."""
     pytester.makepyfile(two="from mutant import target\nother = target\n")
     more = ("--dlx-check=two:other", "--dlx-check=mutant:target")
     result = ran(pytester, "--collect-only", "-q", *more, check="two:target")
@@ -258,7 +258,7 @@ def test_two_targets_of_one_package_have_two_names(pytester: pytest.Pytester) ->
 
 
 def test_tests_of_files_run_beside_the_checks(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: `--dlx-check` adds items, and takes none away."""
+    """README.md, pytest: `--dlx-check` adds items, and takes none away."""
     pytester.makepyfile(test_own="def test_mine():\n    pass\n")
     result = ran(pytester, "-k", f"mine or {WRONG}")
     outcomes = result.parseoutcomes()
@@ -266,7 +266,7 @@ def test_tests_of_files_run_beside_the_checks(pytester: pytest.Pytester) -> None
 
 
 def test_cases_parametrize_a_test(pytester: pytest.Pytester) -> None:
-    """docs/check.md, pytest: readable ids, and one batch of those selected."""
+    """README.md, pytest: readable ids, and one batch of those selected."""
     pytester.makepyfile(test_dlpack=PARAMETRIZED)
     only = "consumer.byte-offset or consumer.deleter"
     result = ran(pytester, "-k", only, "-v", check="")
@@ -293,7 +293,7 @@ def test_own(number):
 def test_items_are_distributed_by_xdist(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """docs/check.md, pytest: each result is the same; loadscope runs one batch.
+    """README.md, pytest: each result is the same; loadscope runs one batch.
 
     loadgroup does, too, where it keeps tests of one group together: pytest-xdist 3.8
     does not with pytest 9.2.

@@ -24,14 +24,14 @@ SUFFIXES = st.sampled_from(
 def test_releases_are_compared_as_packaging_compares_them(
     clauses: str, version: str
 ) -> None:
-    """docs/check.md, Deviations file: `versions`."""
+    """README.md, Deviations file: `versions`."""
     expected = SpecifierSet(clauses).contains(version)
     assert admits(versions(clauses), release(version)) == expected
 
 
 @given(NUMBERS, SUFFIXES.filter(lambda suffix: "-" not in suffix))
 def test_suffixes_are_left_out(version: str, suffix: str) -> None:
-    """docs/check.md, Deviations file: 0.11.0rc1 and 0.11+cpu are 0.11."""
+    """README.md, Deviations file: 0.11.0rc1 and 0.11+cpu are 0.11."""
     numbers = list(Version(version + suffix).release)
     while numbers and numbers[-1] == 0:
         numbers.pop()
@@ -42,7 +42,7 @@ def test_suffixes_are_left_out(version: str, suffix: str) -> None:
     "version", ["unknown", "", "1..2", "1.x", "main-3", "1!2", "1.2-x", "1.2.", "٣.1"]
 )
 def test_what_is_no_version_is_refused(version: str) -> None:
-    """docs/check.md, Deviations file: nothing is guessed."""
+    """README.md, Deviations file: nothing is guessed."""
     with pytest.raises(ValueError, match="is no version"):
         release(version)
 
@@ -51,6 +51,6 @@ def test_what_is_no_version_is_refused(version: str) -> None:
     "text", ["~=1.2", "==1.*", "1.2", "<", "<1 >0", "<1rc1", "===1", "=1", "<1,", " "]
 )
 def test_what_is_no_comparison_is_refused(text: str) -> None:
-    """docs/check.md, Deviations file: nothing is guessed."""
+    """README.md, Deviations file: nothing is guessed."""
     with pytest.raises(ValueError, match="is no comparison"):
         versions(text)

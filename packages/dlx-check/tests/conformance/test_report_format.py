@@ -34,28 +34,28 @@ def validator() -> Any:
 
 @pytest.mark.parametrize("target", ["numpy", "dlx", "conformance.hostile:aborting"])
 def test_each_line_of_a_report_is_valid(validator: Any, target: str) -> None:
-    """docs/check.md, Reports: the schema holds for real reports."""
+    """README.md, Reports: the schema holds for real reports."""
     for line in run(target).lines():
         validator.validate(json.loads(line))
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Result)])
 def test_a_result_of_another_type_is_not_valid(validator: Any, name: str) -> None:
-    """docs/check.md, Reports: the schema refuses what no report has."""
+    """README.md, Reports: the schema refuses what no report has."""
     line = json.loads([*numpy().lines()][1])
     validator.validate(line)
     assert not validator.is_valid({**line, name: None})
 
 
 def test_the_schema_has_the_fields_that_are_written() -> None:
-    """docs/check.md, Reports: a new field is described before it is written."""
+    """README.md, Reports: a new field is described before it is written."""
     for kind, found in (("header", Header), ("result", Result)):
         described = SCHEMA["$defs"][kind]["properties"]
         assert set(described) == {"kind", *(field.name for field in fields(found))}
 
 
 def test_the_schema_has_the_values_that_occur() -> None:
-    """docs/check.md, Reports: closed lists are those of the suite."""
+    """README.md, Reports: closed lists are those of the suite."""
     described = RESULT["properties"]
     assert SCHEMA["$defs"]["results"]["enum"] == [*RESULTS]
     assert described["effect"]["enum"] == [*EFFECTS]
@@ -92,19 +92,19 @@ def _edit(change: Callable[[dict[str, Any]], object], at: int = 1) -> list[str]:
     ],
 )
 def test_what_is_no_report_is_refused(lines: list[str], says: str) -> None:
-    """docs/check.md, Reports: with what is wrong."""
+    """README.md, Reports: with what is wrong."""
     with pytest.raises(CutOff, match=says):
         Report.read(lines)
 
 
 def test_fields_that_are_not_known_are_left_out() -> None:
-    """docs/check.md, Reports: a newer dlx may write more."""
+    """README.md, Reports: a newer dlx may write more."""
     for at in (0, 1, -1):
         lines = _edit(lambda line: line.update(newer=[1]), at)
         assert Report.read(lines) == Report.read(numpy().lines())
 
 
 def test_fields_that_an_older_report_lacks_have_their_defaults() -> None:
-    """docs/check.md, Reports: an older report can be compared with."""
+    """README.md, Reports: an older report can be compared with."""
     lines = _edit(lambda line: [line.pop(n) for n in ("confirmed", "reproduction")])
     assert Report.read(lines) == Report.read(numpy().lines())

@@ -79,7 +79,7 @@ def plain_structure() -> list[str]:
 
 
 def test_markdown_counts_roles_by_result() -> None:
-    """docs/check.md, Reports: a table of roles, robustness last."""
+    """README.md, Reports: a table of roles, robustness last."""
     report = numpy()
     lines = "".join(markdown([report])).splitlines()
     assert "| role | meets | deviates | crashes | untestable | fact |" in lines
@@ -90,7 +90,7 @@ def test_markdown_counts_roles_by_result() -> None:
 
 
 def test_markdown_shows_each_deviation_with_its_evidence() -> None:
-    """docs/check.md, Reports: requirement, source, expected, seen, reproduction."""
+    """README.md, Reports: requirement, source, expected, seen, reproduction."""
     report = numpy()
     text = "".join(markdown([report]))
     for result in by_effect(report.results):
@@ -104,7 +104,7 @@ def test_markdown_shows_each_deviation_with_its_evidence() -> None:
 
 
 def test_markdown_is_sorted_by_effect() -> None:
-    """docs/check.md, Reports: what fails the run, the rest, robustness."""
+    """README.md, Reports: what fails the run, the rest, robustness."""
     report = strict()
     checks = {each.check: each for each in report.results}
     names = re.findall(r"### `(.+?)`", "".join(markdown([report])))
@@ -125,14 +125,14 @@ def test_markdown_is_sorted_by_effect() -> None:
 @given(st.text(alphabet=MARKUP, min_size=1, max_size=40))
 @settings(max_examples=EXAMPLES)
 def test_nothing_that_a_target_says_is_markup(text: str) -> None:
-    """docs/check.md, Reports: any text is shown as it is, whatever is in it."""
+    """README.md, Reports: any text is shown as it is, whatever is in it."""
     assert structure(text) == plain_structure()
 
 
 @given(st.text(alphabet=MARKUP.translate({0: None}), min_size=1, max_size=40))
 @settings(max_examples=EXAMPLES)
 def test_what_a_target_says_is_shown(text: str) -> None:
-    """docs/check.md, Reports: no character of a message is lost or changed."""
+    """README.md, Reports: no character of a message is lost or changed."""
     one = deviating(numpy()).results[0]
     report = replace(numpy(), results=(replace(one, text=text, reproduction=""),))
     found = rendered("".join(markdown([report]))).text
@@ -141,14 +141,14 @@ def test_what_a_target_says_is_shown(text: str) -> None:
 
 
 def test_markdown_marks_what_is_known_of_a_target() -> None:
-    """docs/check.md, Reports: what one target may do, another may not."""
+    """README.md, Reports: what one target may do, another may not."""
     for name, count in (("numpy", 1), ("another", 0)):
         text = "".join(markdown([numpy()], {name: frozenset([WRONG])}))
         assert text.count("class of error, known") == count
 
 
 def test_a_long_summary_ends_before_its_limit() -> None:
-    """docs/check.md, Reports: GitHub refuses a summary of more than 1 MiB."""
+    """README.md, Reports: GitHub refuses a summary of more than 1 MiB."""
     long = spoken(deviating(numpy()), "é" * 100_000)
     text = "".join(markdown([long, long]))
     assert len(text.encode()) < LIMIT + 100
@@ -156,7 +156,7 @@ def test_a_long_summary_ends_before_its_limit() -> None:
 
 
 def test_a_badge_is_green_where_all_that_is_testable_meets() -> None:
-    """docs/check.md, Reports: what is untestable does not count, nor does a fact."""
+    """README.md, Reports: what is untestable does not count, nor does a fact."""
     found = badge(dlx())
     assert found["color"] == "brightgreen"
     numbers = re.fullmatch(r"MUST (\d+)/(\d+)", found["message"])
@@ -166,7 +166,7 @@ def test_a_badge_is_green_where_all_that_is_testable_meets() -> None:
 
 
 def test_a_badge_is_red_where_a_run_fails() -> None:
-    """docs/check.md, Reports: numbers, and no percentage."""
+    """README.md, Reports: numbers, and no percentage."""
     found = badge(numpy())
     assert found["color"] == "red"
     assert re.fullmatch(r"MUST (\d+)/(\d+), SHOULD \d+/\d+", found["message"])
@@ -174,27 +174,27 @@ def test_a_badge_is_red_where_a_run_fails() -> None:
 
 
 def test_a_badge_is_yellow_where_deviations_are_known() -> None:
-    """docs/check.md, Reports: a deviation from a SHOULD is no red, known or not."""
+    """README.md, Reports: a deviation from a SHOULD is no red, known or not."""
     found = badge(numpy(), frozenset([WRONG]))
     assert found["color"] == "yellow"
     assert found["message"].endswith(", 1 known")
 
 
 def test_a_badge_of_an_unconfirmed_deviation_is_not_green() -> None:
-    """docs/check.md, Reports: it fails no run, and nothing says that it is met."""
+    """README.md, Reports: it fails no run, and nothing says that it is met."""
     report = changed(dlx(), WRONG, result="deviates", confirmed="unconfirmed")
     assert badge(report)["color"] == "yellow"
 
 
 def test_a_badge_says_that_the_suite_failed() -> None:
-    """docs/check.md, Results: an error says nothing of the target."""
+    """README.md, Results: an error says nothing of the target."""
     found = badge(changed(dlx(), WRONG, result="error"))
     assert found["isError"] is True
     assert "MUST" not in found["message"]
 
 
 def test_a_badge_without_a_test_is_grey() -> None:
-    """docs/check.md, Reports: 0 of 0 is neither good nor bad."""
+    """README.md, Reports: 0 of 0 is neither good nor bad."""
     table = tuple(each for each in numpy().results if each.role == "table")
     assert table
     found = badge(replace(numpy(), results=table))
@@ -203,7 +203,7 @@ def test_a_badge_without_a_test_is_grey() -> None:
 
 
 def test_text_names_source_effect_and_expectation() -> None:
-    """docs/check.md, Reports: an R-number never stands alone."""
+    """README.md, Reports: an R-number never stands alone."""
     result = next(each for each in numpy().results if each.check == WRONG)
     text = "\n".join(describe(numpy(), True))
     lines = text.splitlines()
@@ -216,7 +216,7 @@ def test_text_names_source_effect_and_expectation() -> None:
 
 
 def test_text_shows_what_fails_the_run_before_robustness() -> None:
-    """docs/check.md, Reports: three groups, each sorted by effect."""
+    """README.md, Reports: three groups, each sorted by effect."""
     lines = [*describe(numpy(), True)]
     titles = [
         lines.index("Fails the run: a MUST, or wrong numbers or freed memory"),
@@ -229,7 +229,7 @@ def test_text_shows_what_fails_the_run_before_robustness() -> None:
 
 
 def test_text_shows_what_is_known_only_where_it_shows_all() -> None:
-    """docs/check.md, Reports: and then marks it."""
+    """README.md, Reports: and then marks it."""
     known = frozenset([WRONG])
     assert not any(f" {WRONG} " in line for line in describe(numpy(), False, known))
     assert "0 more, 1 known, facts" in "\n".join(describe(numpy(), False, known))
@@ -238,7 +238,7 @@ def test_text_shows_what_is_known_only_where_it_shows_all() -> None:
 
 
 def test_what_is_known_fails_no_run() -> None:
-    """docs/check.md, Reports: what fails it is said in the last line."""
+    """README.md, Reports: what fails it is said in the last line."""
     assert verdict(numpy()) == "exit 1: results that fail the run: 1"
     assert verdict(numpy(), frozenset([WRONG])) == "exit 0: nothing fails the run"
     wrong = changed(numpy(), WRONG, result="error")
@@ -247,7 +247,7 @@ def test_what_is_known_fails_no_run() -> None:
 
 
 def test_text_moves_no_cursor() -> None:
-    """docs/check.md, Reports: a message may hold the codes of a terminal."""
+    """README.md, Reports: a message may hold the codes of a terminal."""
     report = spoken(numpy(), "a\x1b[2Jb\r\n\ud800")
     for line in describe(report, True):
         assert line.isprintable()
@@ -257,7 +257,7 @@ def test_text_moves_no_cursor() -> None:
 def test_the_command_writes_each_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Reports: of a run and of a file the same."""
+    """README.md, Reports: of a run and of a file the same."""
     names = ("json", "markdown", "badge")
     first = {name: tmp_path / f"first.{name}" for name in names}
     again = {name: tmp_path / f"again.{name}" for name in names}
@@ -273,7 +273,7 @@ def test_the_command_writes_each_form(
 
 
 def test_a_message_that_is_no_text_is_written(tmp_path: Path) -> None:
-    """docs/check.md, Reports: an exception may say half a surrogate pair."""
+    """README.md, Reports: an exception may say half a surrogate pair."""
     file = tmp_path / "report.json"
     report = changed(spoken(numpy(), "\ud800"), WRONG, check="\ud800")
     file.write_text("\n".join(report.lines()))
@@ -283,7 +283,7 @@ def test_a_message_that_is_no_text_is_written(tmp_path: Path) -> None:
 
 
 def test_reproductions_of_a_report_stay_in_their_folder(tmp_path: Path) -> None:
-    """docs/check.md, Reports: a report may come from anybody."""
+    """README.md, Reports: a report may come from anybody."""
     report = changed(spoken(numpy(), "../.."), WRONG, check="../../outside\ud800")
     file = tmp_path / "report.json"
     file.write_text("\n".join(report.lines()))
@@ -309,7 +309,7 @@ def test_reproductions_of_a_report_stay_in_their_folder(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused_before_the_run(
     options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md: exit code 2, and one line that says why."""
+    """README.md: exit code 2, and one line that says why."""
     assert main(["check", *options]) == 2
     captured = capsys.readouterr()
     assert says in captured.err

@@ -27,14 +27,14 @@ def shown(report: Report) -> list[Result]:
 
 
 def test_each_deviation_of_numpy_is_reproduced(report: Report) -> None:
-    """docs/check.md: evidence is a program, not the suite's word."""
+    """README.md: evidence is a program, not the suite's word."""
     found = [result for result in report.results if result.failed]
     assert found
     assert {result.confirmed for result in found} == {"reproduced"}
 
 
 def test_a_reproduction_has_at_most_twelve_lines(report: Report) -> None:
-    """docs/check.md: of the target, NumPy and ctypes."""
+    """README.md: of the target, NumPy and ctypes."""
     for result in shown(report):
         lines = result.reproduction.strip().splitlines()
         assert 3 <= len(lines) <= 12, result.reproduction
@@ -44,7 +44,7 @@ def test_a_reproduction_has_at_most_twelve_lines(report: Report) -> None:
 def test_a_reproduction_ends_as_it_says_where_there_is_no_dlx(
     report: Report, tmp_path: Path
 ) -> None:
-    """docs/check.md: an exception that says what is wrong, or the signal."""
+    """README.md: an exception that says what is wrong, or the signal."""
     for number, result in enumerate(shown(report)):
         file = tmp_path / f"{number}.py"
         file.write_text(result.reproduction)
@@ -58,7 +58,7 @@ def test_a_reproduction_ends_as_it_says_where_there_is_no_dlx(
 
 
 def test_what_only_the_suite_sees_is_unconfirmed() -> None:
-    """docs/check.md: a deviation that its program does not show fails no run."""
+    """README.md: a deviation that its program does not show fails no run."""
     found = run(
         "conformance.hostile:only_beside_the_suite", select(["consumer.missing.device"])
     )
@@ -70,7 +70,7 @@ def test_what_only_the_suite_sees_is_unconfirmed() -> None:
 def test_reproductions_are_written_with_an_issue(
     report: Report, tmp_path: Path
 ) -> None:
-    """docs/check.md: `--repros DIR`; malformed stimuli are no issue for anybody."""
+    """README.md: `--repros DIR`; malformed stimuli are no issue for anybody."""
     count = write(report, tmp_path / "numpy")
     files = sorted(path.name for path in (tmp_path / "numpy").iterdir())
     assert files == sorted(
@@ -83,14 +83,14 @@ def test_reproductions_are_written_with_an_issue(
 
 
 def test_the_command_writes_reproductions(tmp_path: Path) -> None:
-    """docs/check.md: `python -m dlx check numpy --repros DIR`."""
+    """README.md: `python -m dlx check numpy --repros DIR`."""
     only = ["--only", "consumer.missing.device"]
     assert main(["check", "numpy", *only, "--repros", str(tmp_path)]) == 1
     assert (tmp_path / "numpy" / "consumer.missing.device.py").is_file()
 
 
 def test_a_target_with_dlx_in_its_name_is_checked_too() -> None:
-    """docs/check.md: dlx itself is a target, and deviates in nothing."""
+    """README.md: dlx itself is a target, and deviates in nothing."""
     found = dlx()
     assert [result for result in found.results if result.failed] == []
     assert found.exit_code == 0

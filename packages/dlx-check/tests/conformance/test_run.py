@@ -43,7 +43,7 @@ def results(report: Report) -> dict[str, str]:
 
 
 def test_numpy_meets_what_it_is_known_to_meet() -> None:
-    """docs/check.md: NumPy calls each deleter once and accepts none (R8, R9)."""
+    """README.md: NumPy calls each deleter once and accepts none (R8, R9)."""
     found = some()
     assert results(found)[ONE] == "meets"
     assert found.header.target == "numpy"
@@ -93,20 +93,20 @@ def test_a_target_that_forks_or_closes_descriptors_gets_a_full_report(
     ],
 )
 def test_a_target_that_cannot_be_checked_is_an_error(target: str, says: str) -> None:
-    """docs/check.md: one line that says why; test_bad_input has every way."""
+    """README.md: one line that says why; test_bad_input has every way."""
     with pytest.raises(CannotCheck, match=says):
         run(target, SOME)
 
 
 def test_a_report_reads_back_as_it_was_written() -> None:
-    """docs/check.md: lines of JSON, `dlx-check/1`."""
+    """README.md: lines of JSON, `dlx-check/1`."""
     found = some()
     assert Report.read(found.lines()) == Report.read(list(found.lines()))
     assert [*Report.read(found.lines()).lines()] == [*found.lines()]
 
 
 def test_a_report_that_was_cut_off_is_refused() -> None:
-    """docs/check.md: a report without its footer is of a run that was cut off."""
+    """README.md: a report without its footer is of a run that was cut off."""
     lines = [*some().lines()]
     for count in range(len(lines)):
         with pytest.raises(CutOff):
@@ -114,7 +114,7 @@ def test_a_report_that_was_cut_off_is_refused() -> None:
 
 
 def test_two_runs_give_the_same_report_but_for_times() -> None:
-    """docs/check.md: no address, id or time is in a result."""
+    """README.md: no address, id or time is in a result."""
     first, second = numpy(), run("numpy")
     assert first.results == second.results
     assert first.header == second.header
@@ -123,7 +123,7 @@ def test_two_runs_give_the_same_report_but_for_times() -> None:
 def test_the_command_writes_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md: `python -m dlx check numpy --only ... --json FILE`."""
+    """README.md: `python -m dlx check numpy --only ... --json FILE`."""
     file = tmp_path / "numpy.jsonl"
     code = main(["check", "numpy", "--only", "consumer.deleter.*", "--json", str(file)])
     assert code == 0
@@ -132,19 +132,19 @@ def test_the_command_writes_the_report(
 
 
 def test_an_unknown_target_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/check.md: 2, could not run."""
+    """README.md: 2, could not run."""
     assert main(["check", "nothing"]) == 2
     assert "no target 'nothing'" in capsys.readouterr().err
 
 
 def test_a_report_is_of_one_target(capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/check.md: a file with two headers could not be read back."""
+    """README.md: a file with two headers could not be read back."""
     assert main(["check", "numpy", "dlx", "--json", "unused.jsonl"]) == 2
     assert "name one target" in capsys.readouterr().err
 
 
 def test_a_producer_that_always_raises_meets_only_what_asks_for_that() -> None:
-    """docs/check.md, Results: what was not observed is not called met."""
+    """README.md, Results: what was not observed is not called met."""
     found = results(raising_producer())
     met = {name for name, result in found.items() if result == "meets"}
     assert found["producer.capsule.name"] == "deviates"
@@ -183,7 +183,7 @@ def test_a_tensor_that_is_accepted_and_cannot_be_read_deviates() -> None:
 
 
 def test_elements_that_numpy_cannot_have_are_not_called_equal() -> None:
-    """docs/check.md, Results: what was not observed is not called met."""
+    """README.md, Results: what was not observed is not called met."""
     found = of(unreadable(), "consumer.dtype.complex64")
     assert found.result == "untestable"
     assert "not-observable" in found.text
@@ -195,28 +195,28 @@ def test_a_tensor_of_another_shape_is_not_the_one_that_is_asked_for() -> None:
 
 
 def test_a_library_of_one_dimension_is_reproduced_by_one() -> None:
-    """docs/check.md: the program sends what the check sent."""
+    """README.md: the program sends what the check sent."""
     found = one("flattening", "consumer.capsule.dropped", reproduce=True)
     assert (found.result, found.confirmed) == ("deviates", "reproduced")
     assert "reshape" not in found.reproduction
 
 
 def test_an_exception_is_no_wrong_number() -> None:
-    """docs/check.md, Results: its effect is a refusal, or the class of an error."""
+    """README.md, Results: its effect is a refusal, or the class of an error."""
     results = raising_producer().results
     effects = {each.effect for each in results if each.result == "deviates"}
     assert effects == {"refusal", "class of error", "metadata"}
 
 
 def test_a_suite_has_its_checks_however_its_zeros_are_written() -> None:
-    """docs/check.md: `--suite`; versions are compared as in PEP 440."""
+    """README.md: `--suite`; versions are compared as in PEP 440."""
     assert select(suite="1.3") == select(suite="1.3.0")
     assert select(suite="1.3")
     assert not select(suite="1.2.9")
 
 
 def test_the_command_takes_each_role() -> None:
-    """docs/check.md: `--role`; the command lists roles without an import of NumPy."""
+    """README.md: `--role`; the command lists roles without an import of NumPy."""
     assert set(check_command._ROLES) == {check.role for check in CHECKS}
 
 

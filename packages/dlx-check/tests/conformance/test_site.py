@@ -110,7 +110,7 @@ def head(page: Any, title: str) -> Any:
 def test_every_check_is_shown_and_nothing_is_in_the_console(
     page: Any, reports: list[Report]
 ) -> None:
-    """docs/check.md, Reports: in the order of the suite, from a file, by itself."""
+    """README.md, Reports: in the order of the suite, from a file, by itself."""
     assert rows(page) == [each.check for each in reports[0].results]
     assert page.get_log("browser") == []
     entries = "return performance.getEntriesByType('resource').map((e) => e.name)"
@@ -120,7 +120,7 @@ def test_every_check_is_shown_and_nothing_is_in_the_console(
 def test_a_click_on_a_title_sorts_and_another_sorts_backwards(
     page: Any, reports: list[Report]
 ) -> None:
-    """docs/check.md, Reports: the column of a target has the worst first."""
+    """README.md, Reports: the column of a target has the worst first."""
     results = {each.check: each.result for each in reports[0].results}
     button = head(page, "numpy")
     button.click()
@@ -135,7 +135,7 @@ def test_a_click_on_a_title_sorts_and_another_sorts_backwards(
 
 
 def test_the_keyboard_sorts(page: Any, reports: list[Report]) -> None:
-    """docs/check.md, Reports: titles are buttons, so Tab and Enter reach them."""
+    """README.md, Reports: titles are buttons, so Tab and Enter reach them."""
     head(page, "check").send_keys("\ue007")
     found = rows(page)
     assert found.index("consumer.deleter.null") < found.index("producer.capsule.name")
@@ -161,7 +161,7 @@ def test_requirements_are_sorted_by_their_numbers(page: Any) -> None:
 def test_a_filter_shows_what_is_chosen(
     page: Any, reports: list[Report], name: str, value: str
 ) -> None:
-    """docs/check.md, Reports: by role, level and result."""
+    """README.md, Reports: by role, level and result."""
     wanted = {
         each.check
         for report in reports
@@ -182,7 +182,7 @@ def test_a_filter_shows_what_is_chosen(
 
 
 def test_text_filters_by_all_of_its_words(page: Any, reports: list[Report]) -> None:
-    """docs/check.md, Reports: in names, statements, sources and effects."""
+    """README.md, Reports: in names, statements, sources and effects."""
     page.find_element("name", "text").send_keys("Attributeerror MISSING")
     assert rows(page) == [
         each.check
@@ -192,7 +192,7 @@ def test_text_filters_by_all_of_its_words(page: Any, reports: list[Report]) -> N
 
 
 def test_a_sorted_table_is_filtered_and_a_filtered_one_sorted(page: Any) -> None:
-    """docs/check.md, Reports: sorts and filters do not undo each other."""
+    """README.md, Reports: sorts and filters do not undo each other."""
     choose(page, "role", "table")
     head(page, "check").click()
     found = rows(page)
@@ -201,7 +201,7 @@ def test_a_sorted_table_is_filtered_and_a_filtered_one_sorted(page: Any) -> None
 
 
 def test_a_cell_leads_to_what_was_seen(page: Any, reports: list[Report]) -> None:
-    """docs/check.md, Reports: statement, source, what was seen, reproduction."""
+    """README.md, Reports: statement, source, what was seen, reproduction."""
     result = next(each for each in reports[0].results if each.check == WRONG)
     page.find_element("xpath", f"//tr[th='{WRONG}']//a[.='deviates']").click()
     section = page.find_element("css selector", "section:target")
@@ -213,7 +213,7 @@ def test_a_cell_leads_to_what_was_seen(page: Any, reports: list[Report]) -> None
 
 
 def test_every_link_leads_somewhere_in_the_site(site: Path) -> None:
-    """docs/check.md, Reports: nothing is loaded from elsewhere."""
+    """README.md, Reports: nothing is loaded from elsewhere."""
     pages = {file.name: Page(file) for file in site.parent.glob("*.html")}
     assert len(pages) == 3
     for name, found in pages.items():
@@ -225,7 +225,7 @@ def test_every_link_leads_somewhere_in_the_site(site: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_on_its_background(page: Any, site: Path, scheme: str) -> None:
-    """docs/check.md, Reports: 4.5 to 1, by day and by night."""
+    """README.md, Reports: 4.5 to 1, by day and by night."""
     media = [{"name": "prefers-color-scheme", "value": scheme}]
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
     for file in site.parent.glob("*.html"):
@@ -239,7 +239,7 @@ def test_text_can_be_read_on_its_background(page: Any, site: Path, scheme: str) 
 
 
 def test_markup_in_a_report_is_text(browser: Any, tmp_path: Path) -> None:
-    """docs/check.md, Reports: what a target says is shown, and never runs."""
+    """README.md, Reports: what a target says is shown, and never runs."""
     report = changed(spoken(numpy(), HOSTILE), WRONG, check=HOSTILE)
     index = write([report], tmp_path)
     plain = write([numpy()], tmp_path / "plain")
@@ -255,7 +255,7 @@ def test_markup_in_a_report_is_text(browser: Any, tmp_path: Path) -> None:
 def test_a_script_that_got_into_a_page_does_not_run(
     browser: Any, site: Path, tmp_path: Path
 ) -> None:
-    """docs/check.md, Reports: the policy lets the page's own script run only."""
+    """README.md, Reports: the policy lets the page's own script run only."""
     script = "document.title = 'it ran'"
     added = f'<script>{script}</script><img src=x onerror="{script}"></body>'
     file = tmp_path / "index.html"
@@ -268,7 +268,7 @@ def test_a_script_that_got_into_a_page_does_not_run(
 
 
 def test_what_is_known_is_marked(tmp_path: Path) -> None:
-    """docs/check.md, Reports: on the page of its target, and in its numbers."""
+    """README.md, Reports: on the page of its target, and in its numbers."""
     index = write([numpy()], tmp_path, {"numpy": frozenset([WRONG])})
     assert ", 1 known" in index.read_text()
     (page,) = (each for each in tmp_path.iterdir() if each != index)
@@ -276,7 +276,7 @@ def test_what_is_known_is_marked(tmp_path: Path) -> None:
 
 
 def test_a_target_cannot_choose_where_its_page_is_written(tmp_path: Path) -> None:
-    """docs/check.md, Reports: names are made safe, and no page replaces another."""
+    """README.md, Reports: names are made safe, and no page replaces another."""
     hostile = spoken(numpy(), "../../etc/index.html\0")
     index = write([hostile, hostile, spoken(numpy(), "..")], tmp_path / "site")
     assert [*tmp_path.iterdir()] == [tmp_path / "site"]
@@ -284,7 +284,7 @@ def test_a_target_cannot_choose_where_its_page_is_written(tmp_path: Path) -> Non
 
 
 def test_without_scripts_the_table_is_whole(site: Path, reports: list[Report]) -> None:
-    """docs/check.md, Reports: only sorts and filters need JavaScript."""
+    """README.md, Reports: only sorts and filters need JavaScript."""
     with chromium(scripts=False) as driver:
         driver.get(site.as_uri())
         text = driver.find_element("tag name", "body").text
@@ -295,7 +295,7 @@ def test_without_scripts_the_table_is_whole(site: Path, reports: list[Report]) -
 def test_the_command_writes_a_site_of_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md, Reports: `--site DIR a.jsonl b.jsonl`, which runs nothing."""
+    """README.md, Reports: `--site DIR a.jsonl b.jsonl`, which runs nothing."""
     files = []
     for report in (numpy(), strict()):
         files.append(tmp_path / f"{report.header.target}.jsonl")

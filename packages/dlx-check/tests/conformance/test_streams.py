@@ -35,12 +35,12 @@ def reasons(target: str) -> set[str]:
 
 
 def test_without_a_driver_nothing_is_simulated() -> None:
-    """docs/check.md, Streams: the suite needs no simulator."""
+    """README.md, Streams: the suite needs no simulator."""
     assert reasons("dlx") == {"no-driver"}
 
 
 def test_a_library_that_takes_no_other_driver_is_untestable(driver: str) -> None:
-    """docs/check.md, Streams: `Target.driver` names no variable."""
+    """README.md, Streams: `Target.driver` names no variable."""
     assert "no-driver-hook" in reasons("numpy")
 
 
@@ -56,7 +56,7 @@ def test_dlx_meets_every_row_of_the_simulated_driver(driver: str) -> None:
 
 
 def test_dlx_deviates_in_nothing_beside_the_simulated_driver(driver: str) -> None:
-    """docs/check.md, Streams: the other rows see the same driver."""
+    """README.md, Streams: the other rows see the same driver."""
     assert [result.check for result in run("dlx").results if result.failed] == []
 
 
@@ -68,7 +68,7 @@ def test_what_dlx_does_with_a_tensor_ready_elsewhere_is_a_fact(driver: str) -> N
 
 
 def test_the_command_takes_a_driver(capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/check.md, Streams: `--driver FILE`."""
+    """README.md, Streams: `--driver FILE`."""
     only = ["--only", "streams.simulated.export.*"]
     assert main(["check", "dlx", *only, "--driver", str(library_path())]) == 0
     assert "untestable" not in capsys.readouterr().out
@@ -77,7 +77,7 @@ def test_the_command_takes_a_driver(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_driver_that_is_no_file_is_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/check.md: 2, could not run."""
+    """README.md: 2, could not run."""
     assert main(["check", "dlx", "--driver", str(tmp_path / "missing.so")]) == 2
     assert "missing.so" in capsys.readouterr().err
 

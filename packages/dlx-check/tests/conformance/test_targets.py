@@ -31,14 +31,14 @@ Version: 1.0
     ],
 )
 def test_a_distribution_is_a_target(name: str, target: str) -> None:
-    """docs/check.md: what pip installs is known by that name, too."""
+    """README.md: what pip installs is known by that name, too."""
     assert load(name).name == target
 
 
 def test_a_distribution_that_has_the_module_of_a_target_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/check.md: builds for a device have distributions of their own."""
+    """README.md: builds for a device have distributions of their own."""
     distribution(tmp_path, "onnxruntime-gpu", "onnxruntime")
     distribution(tmp_path, "cupy-cuda13x", "cupy")
     distribution(tmp_path, "scikit-nothing", "sknothing")
@@ -64,7 +64,7 @@ def distribution(folder: Path, name: str, module: str) -> None:
 
 
 def test_the_command_takes_a_distribution() -> None:
-    """docs/check.md: `python -m dlx check array-api-strict`, or why it cannot."""
+    """README.md: `python -m dlx check array-api-strict`, or why it cannot."""
     command = [sys.executable, "-m", "dlx", "check", "--explain", "producer.refuses"]
     said = subprocess.run(
         [*command, "array-api-strict"], capture_output=True, text=True, check=False

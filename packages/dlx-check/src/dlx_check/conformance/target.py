@@ -67,8 +67,9 @@ class Target:
     type: Expression | None = None
     """The class of its tensors, where the exchange table is looked up."""
     tensors: Mapping[str, Expression] = field(default_factory=dict)
-    """Tensors of special kinds: "read-only", "negative", "subclass", ... The values are
-    expressions of the tensor itself, or functions without parameters."""
+    """Tensors of special kinds: "read-only", "negative", "subclass", ... Each value
+    is an expression that makes such a tensor, as in `{"read-only": "mylib.frozen(3)"}`,
+    or a function without parameters."""
     cannot_export: Mapping[str, Expression] = field(default_factory=dict)
     """Tensors that the library has and DLPack cannot describe."""
     free: str = ""
