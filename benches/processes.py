@@ -3,8 +3,8 @@
     python benches/processes.py [--quick] [--json]
 
 Both sides of a row alternate, and the best of each counts. A time is that from sending
-to the receiver having the tensor. `--json` writes `results/processes.json` and the
-picture `docs/processes.svg`. `make processes` installs what it needs.
+to the receiver having the tensor. `--json` writes
+`build/results/processes.json`. `make processes` installs what it needs.
 """
 
 import argparse
@@ -25,8 +25,7 @@ import dlx
 import dlx_share
 import dlx_share.mp
 import numpy as np
-import process_picture
-from results import RESULTS, Document, dump, machine
+from results import BUILD, Document, dump, machine
 from rich.console import Console
 from rich.table import Table
 
@@ -346,7 +345,7 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument("--json", action="store_true", help="write results and picture")
+    parser.add_argument("--json", action="store_true", help="write the results")
     parser.add_argument("--only", choices=PARTS, help="one part of them")
     options = parser.parse_args()
     rounds = 3 if options.quick else 10
@@ -359,8 +358,7 @@ def main() -> None:
         took |= part(rounds)
         if options.json and options.only is None:
             written = {"machine": about, "rows": rows(took)}
-            dump(written, RESULTS / "processes.json")
-            process_picture.PICTURE.write_text(process_picture.svg(written))
+            dump(written, BUILD / "processes.json")
     compared = rows(took)
     table = Table("path", "ms", "compared with", "ms", "ratio", "at most", "")
     for row in compared:

@@ -4,8 +4,8 @@ A `dlx.Tensor` pickles by itself, in every protocol; with protocol 5 and a
 ``buffer_callback`` its memory is not copied. `dlx_share.dumps` and `dlx_share.Pickler`
 do the same for tensors of torch, JAX and MLX, and arrays of ml_dtypes, inside any
 object; to load what they write takes dlx alone.
-`docs/sharing.md` says what becomes of which tensor. Unpickling runs code: load only
-what you trust.
+The README of dlx-share says what becomes of which tensor. Unpickling runs code: load
+only what you trust.
 """
 
 from __future__ import annotations

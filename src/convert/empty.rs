@@ -33,7 +33,7 @@ use crate::types::layout::Integers;
 /// allocates CUDA and ROCm memory for work on its current stream, and frees it in the order of that stream.
 ///
 /// With ``shared=True`` the memory is a segment of zeros that `dlx.share` passes to other processes of this host without
-/// a copy, whatever ``like`` is, which has to take it as it is. Linux and the CPU only; docs/sharing.md.
+/// a copy, whatever ``like`` is, which has to take it as it is. Linux and the CPU only.
 ///
 /// Raises ``ValueError`` for an invalid shape, ``BufferError`` for a dtype or device that the library does not support
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a

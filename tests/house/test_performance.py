@@ -6,13 +6,12 @@ from pathlib import Path
 
 import instructions
 import picture
-import process_picture
 import pytest
 import report
 import steps
 import summary
 from instruction_paths import PATHS
-from results import RESULTS, Document
+from results import Document
 from support.python_process import run_python
 
 
@@ -45,13 +44,6 @@ def test_the_picture_is_made_from_the_summary() -> None:
     """docs/performance.svg is what `make performance` draws."""
     drawn = picture.svg(summary.load()["runs"])
     assert drawn == picture.PICTURE.read_text(), "run `make performance`"
-
-
-def test_the_picture_of_processes_is_made_from_the_results() -> None:
-    """docs/processes.svg is what `make processes` draws."""
-    measured = json.loads((RESULTS / "processes.json").read_text())
-    drawn = process_picture.svg(measured)
-    assert drawn == process_picture.PICTURE.read_text(), "run `make processes`"
 
 
 def run(**values: float | None) -> Document:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.documents import BLOCK, ENGINES, TEXTS
+from support.documents import BLOCK, TEXTS
 from support.optional_libraries import requires
 from support.python_process import run_python
 
@@ -11,7 +11,7 @@ BLOCKS = [
     (name, language, code)
     for name, text in TEXTS.items()
     for language, code in BLOCK.findall(text)
-    if language not in ("console", "toml", "yaml") and not ENGINES.search(code)
+    if language not in ("console", "toml", "yaml")
 ]
 
 

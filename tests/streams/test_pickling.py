@@ -17,7 +17,7 @@ ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
 
 
 def test_a_device_is_refused_by_default(sim: Simulation) -> None:
-    """docs/sharing.md, Devices: nothing is copied to the host unnoticed."""
+    """dlx-share/README.md, Pickling: nothing is copied to the host unnoticed."""
     t = on_device(sim, ARRAY)
     sim.clear_journal()
     with pytest.raises(BufferError, match="cuda:0"):
@@ -30,7 +30,7 @@ def test_a_device_is_refused_by_default(sim: Simulation) -> None:
 def test_on_request_the_elements_arrive_on_the_cpu(
     sim: Simulation, monkeypatch: pytest.MonkeyPatch, array: Any, protocol: int
 ) -> None:
-    """docs/sharing.md, Devices: `dlx.pickling.device = "cpu"`."""
+    """dlx-share/README.md, Pickling: `dlx.pickling.device = "cpu"`."""
     monkeypatch.setattr(dlx.pickling, "device", "cpu")
     back = pickle.loads(pickle.dumps(on_device(sim, array), protocol))
     assert back.device == "cpu"
@@ -40,7 +40,7 @@ def test_on_request_the_elements_arrive_on_the_cpu(
 def test_the_elements_are_those_of_the_work_before(
     sim: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/sharing.md, Devices: complete when `pickle.dumps` returns."""
+    """dlx-share/README.md, Pickling: complete when `pickle.dumps` returns."""
     monkeypatch.setattr(dlx.pickling, "device", "cpu")
     s = sim.stream()
     t = on_device(sim, ARRAY, stream=s)
@@ -51,7 +51,7 @@ def test_the_elements_are_those_of_the_work_before(
 
 
 def test_managed_memory_arrives_on_the_cpu_without_a_setting(sim: Simulation) -> None:
-    """docs/sharing.md, Devices: the host can read it, once its streams are done."""
+    """dlx-share/README.md, Pickling: the host reads it, once its streams are done."""
     memory, s = sim.allocate(16, kind="managed"), sim.stream()
     t = dlx.from_pointer(
         memory.address, (4,), "float32", device="cuda_managed:0", stream=s

@@ -14,11 +14,8 @@ DOCUMENTS = (
     "docs/index.md",
     "docs/inspect.md",
     "docs/launcher.md",
-    "docs/sharing.md",
     "packages/dlx-check/README.md",
     "packages/dlx-share/README.md",
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# `make engines` runs these, which start other processes, as programs.
-ENGINES = re.compile("^(import|from) (distributed|ray|mpi4py)", re.MULTILINE)

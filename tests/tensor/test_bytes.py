@@ -32,7 +32,7 @@ def address(buffer: Any) -> int:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bytes_of_every_dtype_are_shared(dtype: str) -> None:
-    """docs/sharing.md, Bytes: also of those that a buffer cannot name."""
+    """dlx-share/README.md, Bytes: also of those that a buffer cannot name."""
     t = dlx.empty((2, 4), dtype)
     raw = t.raw()
     assert (raw.format, raw.ndim, raw.readonly) == ("B", 1, False)
@@ -43,7 +43,7 @@ def test_the_bytes_of_every_dtype_are_shared(dtype: str) -> None:
 
 @given(tensors())
 def test_the_span_is_from_the_first_byte_to_the_last(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Bytes: of any layout, forward and backward."""
+    """dlx-share/README.md, Bytes: of any layout, forward and backward."""
     used = taken(t.shape, t.strides, t.dtype.name, t.is_padded)
     if used:
         assert t.span == (t.data_ptr + min(used), max(used) - min(used) + 1)
@@ -53,7 +53,7 @@ def test_the_span_is_from_the_first_byte_to_the_last(t: dlx.Tensor) -> None:
 
 @given(tensors())
 def test_a_tensor_has_raw_bytes_if_each_is_of_an_element(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Bytes: gaps are refused, order and repetition are not."""
+    """dlx-share/README.md, Bytes: gaps are refused, order and repetition are not."""
     used = taken(t.shape, t.strides, t.dtype.name, t.is_padded)
     dense = len(used) == (max(used) - min(used) + 1 if used else 0)
     # Elements of less than a byte may leave bits out, or begin within one.
@@ -72,7 +72,7 @@ def test_a_tensor_has_raw_bytes_if_each_is_of_an_element(t: dlx.Tensor) -> None:
 
 
 def test_the_bytes_keep_the_memory_alive() -> None:
-    """docs/sharing.md, Bytes: a view of the memory, not of the tensor."""
+    """dlx-share/README.md, Bytes: a view of the memory, not of the tensor."""
     owner = np.arange(4, dtype="uint8")
     gone = weakref.ref(owner)
     raw = dlx.from_dlpack(owner).raw()
@@ -84,7 +84,7 @@ def test_the_bytes_keep_the_memory_alive() -> None:
 
 
 def test_memory_on_a_device_has_a_span_but_no_buffer() -> None:
-    """docs/sharing.md, Bytes: what is registered with a network card."""
+    """dlx-share/README.md, Bytes: what is registered with a network card."""
     t = dlx.from_pointer(ADDRESS, (2, 3), "float32", device="cuda:0")
     assert t.span == (ADDRESS, 24)
     with pytest.raises(BufferError, match="cuda:0"):
@@ -92,7 +92,7 @@ def test_memory_on_a_device_has_a_span_but_no_buffer() -> None:
 
 
 def test_a_buffer_object_has_no_span() -> None:
-    """docs/sharing.md, Bytes: the `data` of Metal is no address."""
+    """dlx-share/README.md, Bytes: the `data` of Metal is no address."""
     t = dlx.from_pointer(ADDRESS, (2, 3), "float32", device="metal:0")
     with pytest.raises(BufferError, match="metal:0 has no addresses"):
         _ = t.span
@@ -114,7 +114,7 @@ def test_a_lent_tensor_gives_no_bytes_after_its_block(
 
 @given(tensors())
 def test_the_same_strides_over_the_bytes_are_the_same_tensor(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Bytes: `from_buffer` reverts `raw`."""
+    """dlx-share/README.md, Bytes: `from_buffer` reverts `raw`."""
     try:
         raw = t.raw()
     except BufferError:
@@ -129,7 +129,7 @@ def test_the_same_strides_over_the_bytes_are_the_same_tensor(t: dlx.Tensor) -> N
 def test_no_element_is_outside_of_the_buffer(
     layout: tuple[list[int], list[int], str, bool], length: int, offset: int | None
 ) -> None:
-    """docs/sharing.md, Bytes: checked before anything is made."""
+    """dlx-share/README.md, Bytes: checked before anything is made."""
     shape, strides, dtype, padded = layout
     used = taken(shape, strides, dtype, padded)
     first = offset if offset is not None else -min(used, default=0)
@@ -178,20 +178,20 @@ BUFFERS: dict[str, tuple[Callable[[], Any], bool]] = {
 
 @pytest.mark.parametrize(("make", "readonly"), BUFFERS.values(), ids=BUFFERS)
 def test_any_buffer_will_do(make: Callable[[], Any], readonly: bool) -> None:
-    """docs/sharing.md, Bytes: its own format and shape do not count."""
+    """dlx-share/README.md, Bytes: its own format and shape do not count."""
     t = dlx.from_buffer(make(), (2, 4), "bfloat16")
     assert t.tolist() == [[0.0] * 4] * 2
     assert t.readonly == readonly
 
 
 def test_readonly_is_added_but_never_taken_away() -> None:
-    """docs/sharing.md, Bytes: what is read-only stays so."""
+    """dlx-share/README.md, Bytes: what is read-only stays so."""
     assert dlx.from_buffer(bytearray(4), (4,), "uint8", readonly=True).readonly
     assert dlx.from_buffer(bytes(4), (4,), "uint8", readonly=False).readonly
 
 
 def test_the_buffer_is_held() -> None:
-    """docs/sharing.md, Bytes: a bytearray cannot be resized meanwhile."""
+    """dlx-share/README.md, Bytes: a bytearray cannot be resized meanwhile."""
     memory = bytearray(4)
     t = dlx.from_buffer(memory, (2,), "uint8")
     with pytest.raises(BufferError):
@@ -217,7 +217,7 @@ def test_a_buffer_that_holds_its_tensor_is_collected() -> None:
 
 
 def test_a_misaligned_address_is_copied_with_its_strides() -> None:
-    """docs/sharing.md, Bytes: compiled code expects elements at their multiples."""
+    """dlx-share/README.md, Bytes: compiled code expects elements at their multiples."""
     memory = np.arange(33, dtype="uint8")
     start = next(n for n in range(4) if (memory.ctypes.data + n) % 4 == 1)
     options: dict[str, Any] = {"strides": (1, 2), "offset": start}
@@ -237,7 +237,7 @@ def test_a_misaligned_address_is_copied_with_its_strides() -> None:
 def test_only_a_requested_copy_of_read_only_bytes_is_writable(
     copy: bool | None, readonly: bool, result: bool
 ) -> None:
-    """docs/sharing.md, Bytes: alignment decides nothing that a reader can see."""
+    """dlx-share/README.md, Bytes: alignment decides nothing that a reader can see."""
     memory = np.zeros(12, "uint8")
     memory.flags.writeable = False
     start = 1 - memory.ctypes.data % 2
@@ -249,7 +249,7 @@ def test_only_a_requested_copy_of_read_only_bytes_is_writable(
 
 
 def test_few_elements_of_a_large_buffer_are_copied_alone() -> None:
-    """docs/sharing.md, Bytes: a copy has the bytes of the tensor, not of the buffer."""
+    """dlx-share/README.md, Bytes: a copy has the tensor's bytes, not the buffer's."""
     file = os.memfd_create("large")
     os.ftruncate(file, 1 << 40)
     with mmap.mmap(file, 0) as memory:
@@ -269,7 +269,7 @@ def test_few_elements_of_a_large_buffer_are_copied_alone() -> None:
     ],
 )
 def test_bytes_in_another_order_are_refused(buffer: Any) -> None:
-    """docs/sharing.md, Bytes: which is first would be a guess."""
+    """dlx-share/README.md, Bytes: which is first would be a guess."""
     with pytest.raises(BufferError, match="not in C order"):
         dlx.from_buffer(buffer, (2,), "uint8")
 

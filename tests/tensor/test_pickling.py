@@ -43,7 +43,7 @@ def repeats(t: dlx.Tensor) -> bool:
 
 @given(tensors(), st.sampled_from(PROTOCOLS))
 def test_every_tensor_arrives_in_every_protocol(t: dlx.Tensor, protocol: int) -> None:
-    """docs/sharing.md, Pickling: the same bits of each element."""
+    """dlx-share/README.md, Pickling: the same bits of each element."""
     back = through(t, protocol)
     assert type(back) is dlx.Tensor
     assert (back.shape, back.dtype, back.device) == (t.shape, t.dtype, t.device)
@@ -55,7 +55,7 @@ def test_every_tensor_arrives_in_every_protocol(t: dlx.Tensor, protocol: int) ->
 
 @given(tensors())
 def test_a_dense_tensor_travels_without_a_copy(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Pickling: the span out of band, and the same strides."""
+    """dlx-share/README.md, Pickling: the span out of band, and the same strides."""
     text, buffers = out_of_band(t)
     back = pickle.loads(text, buffers=buffers)
     assert values(back) == values(t)
@@ -68,7 +68,7 @@ def test_a_dense_tensor_travels_without_a_copy(t: dlx.Tensor) -> None:
 
 @given(tensors())
 def test_no_byte_travels_that_is_of_no_element(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Pickling: neither gaps nor what strides repeat."""
+    """dlx-share/README.md, Pickling: neither gaps nor what strides repeat."""
     _, [buffer] = out_of_band(t)
     assert buffer.raw().nbytes <= t.nbytes
 
@@ -76,7 +76,7 @@ def test_no_byte_travels_that_is_of_no_element(t: dlx.Tensor) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_arrives(dtype: str, protocol: int) -> None:
-    """docs/sharing.md, Pickling: bfloat16, float8, float4, and packed ones."""
+    """dlx-share/README.md, Pickling: bfloat16, float8, float4, and packed ones."""
     nbytes = dlx.empty((3, 5), dtype).nbytes
     memory = bytes(range(100, 100 + nbytes)) if nbytes < 150 else bytes(nbytes)
     t = dlx.from_buffer(bytearray(memory), (3, 5), dtype)
@@ -87,14 +87,14 @@ def test_every_dtype_arrives(dtype: str, protocol: int) -> None:
 
 @pytest.mark.parametrize("protocol", [4, 5])
 def test_a_tensor_adds_few_bytes_to_its_elements(protocol: int) -> None:
-    """docs/sharing.md, Pickling: small tensors are in band."""
+    """dlx-share/README.md, Pickling: small tensors are in band."""
     t = dlx.empty((4, 4), "bfloat16")
     assert len(pickle.dumps(t, protocol)) - t.nbytes < 140
     assert len(out_of_band(t)[0]) < 80
 
 
 def test_a_view_of_much_memory_takes_its_elements_along_alone() -> None:
-    """docs/sharing.md, Pickling: not the storage around it."""
+    """dlx-share/README.md, Pickling: not the storage around it."""
     whole = np.zeros((1000, 1000), "uint8")
     assert len(pickle.dumps(dlx.from_dlpack(whole[:, :10]), 5)) < 10_200
     assert len(pickle.dumps(dlx.from_dlpack(whole[5]), 5)) < 1_200
@@ -102,7 +102,7 @@ def test_a_view_of_much_memory_takes_its_elements_along_alone() -> None:
 
 @pytest.mark.parametrize("step", [1, -1, 10])
 def test_a_broadcast_dimension_travels_once(step: int) -> None:
-    """docs/sharing.md, Pickling: strides 0 arrive as strides 0, and read-only."""
+    """dlx-share/README.md, Pickling: strides 0 arrive as strides 0, and read-only."""
     view = np.broadcast_to(np.arange(30.0)[::step, None], (1000, 30 // abs(step), 1000))
     text = pickle.dumps(dlx.from_dlpack(view), 5)
     assert len(text) < 350
@@ -112,7 +112,7 @@ def test_a_broadcast_dimension_travels_once(step: int) -> None:
 
 
 def test_windows_that_overlap_travel_once() -> None:
-    """docs/sharing.md, Pickling: a sliding window is not multiplied."""
+    """dlx-share/README.md, Pickling: a sliding window is not multiplied."""
     windows = np.lib.stride_tricks.sliding_window_view(np.arange(1000.0), 500)
     t = dlx.from_dlpack(windows)
     text = pickle.dumps(t, 5)
@@ -128,7 +128,7 @@ def test_windows_that_overlap_travel_once() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("readonly", [False, True])
 def test_read_only_stays_read_only(protocol: int, readonly: bool) -> None:
-    """docs/sharing.md, Pickling: tried by writing."""
+    """dlx-share/README.md, Pickling: tried by writing."""
     t = dlx.from_buffer(bytearray(8), (8,), "uint8", readonly=readonly)
     back = np.from_dlpack(through(t, protocol))
     if readonly:
@@ -139,7 +139,7 @@ def test_read_only_stays_read_only(protocol: int, readonly: bool) -> None:
 
 
 def test_a_read_only_buffer_of_an_engine_stays_read_only() -> None:
-    """docs/sharing.md, Pickling: never a silent copy to make it writable."""
+    """dlx-share/README.md, Pickling: never a silent copy to make it writable."""
     text, [buffer] = out_of_band(dlx.from_buffer(bytearray(8), (2,), "float32"))
     store = bytes(buffer)
     back = pickle.loads(text, buffers=[store])
@@ -148,14 +148,14 @@ def test_a_read_only_buffer_of_an_engine_stays_read_only() -> None:
 
 
 def test_a_read_only_tensor_in_writable_buffers_stays_read_only() -> None:
-    """docs/sharing.md, Pickling: the flag travels, too."""
+    """dlx-share/README.md, Pickling: the flag travels, too."""
     text, [buffer] = out_of_band(dlx.from_buffer(bytes(8), (2,), "float32"))
     assert buffer.raw().readonly
     assert pickle.loads(text, buffers=[bytearray(buffer)]).readonly
 
 
 def test_the_buffer_holds_the_memory_until_it_is_released() -> None:
-    """docs/sharing.md, Pickling: an engine may send it later."""
+    """dlx-share/README.md, Pickling: an engine may send it later."""
     memory = bytearray(8)
     _, [buffer] = out_of_band(dlx.from_buffer(memory, (8,), "uint8"))
     with pytest.raises(BufferError):
@@ -165,7 +165,7 @@ def test_the_buffer_holds_the_memory_until_it_is_released() -> None:
 
 
 def test_one_tensor_twice_is_one_tensor() -> None:
-    """docs/sharing.md, Pickling: by the memo of pickle."""
+    """dlx-share/README.md, Pickling: by the memo of pickle."""
     t = dlx.empty((2,), "float32")
     text, buffers = out_of_band([t, t])
     one, other = pickle.loads(text, buffers=buffers)
@@ -174,7 +174,7 @@ def test_one_tensor_twice_is_one_tensor() -> None:
 
 
 def test_two_views_of_one_memory_arrive_with_their_own() -> None:
-    """docs/sharing.md, Pickling: no tensor brings the memory of another."""
+    """dlx-share/README.md, Pickling: no tensor brings the memory of another."""
     t = dlx.from_buffer(bytearray(8), (8,), "uint8")
     one, other = pickle.loads(pickle.dumps([t, t[2:]], 5))
     np.from_dlpack(one)[2] = 7
@@ -182,7 +182,7 @@ def test_two_views_of_one_memory_arrive_with_their_own() -> None:
 
 
 def test_a_misaligned_buffer_is_copied() -> None:
-    """docs/sharing.md, Pickling: dask hands out such memory."""
+    """dlx-share/README.md, Pickling: dask hands out such memory."""
     t = dlx.from_dlpack(np.arange(6.0).reshape(2, 3).T)
     text, [buffer] = out_of_band(t)
     frame = bytearray(buffer.raw().nbytes + 16)
@@ -205,7 +205,7 @@ def test_a_lent_tensor_is_pickled_in_its_block_only() -> None:
 
 
 def test_memory_of_a_gpu_is_refused_with_the_two_calls_to_make() -> None:
-    """docs/sharing.md, Devices: not silently copied to the host."""
+    """dlx-share/README.md, Pickling: not silently copied to the host."""
     t = dlx.from_pointer(ADDRESS, (2,), "float32", device="cuda:1")
     with pytest.raises(BufferError) as refused:
         pickle.dumps(t)
@@ -215,7 +215,7 @@ def test_memory_of_a_gpu_is_refused_with_the_two_calls_to_make() -> None:
 
 
 def test_an_unknown_setting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/sharing.md, Devices: a spelling mistake moves nothing."""
+    """dlx-share/README.md, Pickling: a spelling mistake moves nothing."""
     monkeypatch.setattr(dlx.pickling, "device", "gpu")
     t = dlx.from_pointer(ADDRESS, (2,), "float32", device="cuda:0")
     with pytest.raises(ValueError, match="'gpu'; expected 'refuse' or 'cpu'"):
@@ -223,7 +223,7 @@ def test_an_unknown_setting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_pinned_memory_travels_as_that_of_the_host() -> None:
-    """docs/sharing.md, Devices: it arrives on the CPU, and is not copied here."""
+    """dlx-share/README.md, Pickling: it arrives on the CPU, and is not copied here."""
     memory = np.arange(6.0).reshape(2, 3)
     t = dlx.from_pointer(memory.ctypes.data, (2, 3), "float64", device="cuda_host")
     text, [buffer] = out_of_band(t)
@@ -238,14 +238,14 @@ def test_pinned_memory_travels_as_that_of_the_host() -> None:
 
 
 def test_a_shallow_copy_is_the_tensor_itself() -> None:
-    """docs/sharing.md, Copies: it is immutable."""
+    """dlx-share/README.md, Pickling: it is immutable."""
     t = dlx.empty((2,), "float32")
     assert copy.copy(t) is t
     assert copy.copy([t])[0] is t
 
 
 def test_a_deep_copy_has_memory_of_its_own() -> None:
-    """docs/sharing.md, Copies: as `copy=True`, writable and row-major."""
+    """dlx-share/README.md, Pickling: as `copy=True`, writable and row-major."""
     t = dlx.from_dlpack(np.asfortranarray(np.arange(6).reshape(2, 3)))
     one, other = copy.deepcopy([t, t])
     assert one is other
@@ -263,7 +263,7 @@ class PurePython(pickle._Pickler):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_pickler_in_python_writes_the_same(protocol: int) -> None:
-    """docs/sharing.md, Pickling: joblib's is such a one."""
+    """dlx-share/README.md, Pickling: joblib's is such a one."""
     t = dlx.from_dlpack(np.arange(6.0).reshape(2, 3).T)
     file = io.BytesIO()
     PurePython(file, protocol).dump(t)

@@ -84,21 +84,21 @@ def test_the_fields_are_good_as_they_are() -> None:
     ids=str,
 )
 def test_fields_that_do_not_fit_are_a_buffer_error(changed: dict[str, Any]) -> None:
-    """docs/sharing.md, Security: checked before anything is made."""
+    """dlx-share/README.md, Security: checked before anything is made."""
     with pytest.raises(BufferError):
         arrive(**changed)
 
 
 @pytest.mark.parametrize("target", ["jax", "mlx", "torch"])
 def test_strides_that_a_library_has_not_are_refused(target: str) -> None:
-    """docs/sharing.md, Security: no memory for what a few bytes claim to repeat."""
+    """dlx-share/README.md, Security: no memory for what a few bytes claim to repeat."""
     strides = (-1,) if target == "torch" else (0,)
     with pytest.raises(BufferError, match=f"{target} has no strides"):
         arrive(target=target, shape=(2**40,), strides=strides, buffer=bytearray(4))
 
 
 def test_a_repeated_element_takes_no_memory() -> None:
-    """docs/sharing.md, Security: not even if it claims to be there 2**60 times."""
+    """dlx-share/README.md, Security: not even if it claims to be there 2**60 times."""
     t = arrive(shape=(2**60,), strides=(0,), buffer=bytearray(4))
     assert (t.size, t.span[1]) == (2**60, 4)
 
@@ -107,20 +107,20 @@ def test_a_repeated_element_takes_no_memory() -> None:
     "fields", [(), (1,), tuple(GOOD.values())[:-1], (1, *"abcdefg")]
 )
 def test_another_number_of_fields_is_an_error(fields: tuple[Any, ...]) -> None:
-    """docs/sharing.md, Security."""
+    """dlx-share/README.md, Security."""
     with pytest.raises((BufferError, TypeError)):
         _arrive(*fields)
 
 
 def test_another_version_is_told_with_what_to_do() -> None:
-    """docs/sharing.md, Pickling: versions of dlx at both ends."""
+    """dlx-share/README.md, Pickling: versions of dlx at both ends."""
     with pytest.raises(BufferError) as refused:
         arrive(version=2)
     assert f"has version 2; dlx {dlx.__version__} reads version 1" in str(refused.value)
 
 
 def test_another_byte_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/sharing.md, Pickling: elements are little-endian."""
+    """dlx-share/README.md, Pickling: elements are little-endian."""
     monkeypatch.setattr("sys.byteorder", "big")
     with pytest.raises(BufferError, match="little-endian"):
         arrive()
@@ -147,7 +147,7 @@ ANYTHING = st.one_of(
     )
 )
 def test_fields_at_random_stay_inside_of_their_buffer(fields: dict[str, Any]) -> None:
-    """docs/sharing.md, Security: a `BufferError`, or a tensor of these bytes."""
+    """dlx-share/README.md, Security: a `BufferError`, or a tensor of these bytes."""
     try:
         made = arrive(**fields)
     except BufferError:
@@ -184,7 +184,7 @@ WHOLE = pickle.dumps(dlx.from_dlpack(np.arange(6.0).reshape(2, 3).T), 5)
 
 @pytest.mark.parametrize("length", range(len(WHOLE)))
 def test_a_truncated_pickle_is_an_error(length: int) -> None:
-    """docs/sharing.md, Security: what pickle itself raises."""
+    """dlx-share/README.md, Security: what pickle itself raises."""
     with pytest.raises((pickle.UnpicklingError, EOFError)):
         pickle.loads(WHOLE[:length])
 
@@ -193,7 +193,7 @@ def test_a_truncated_pickle_is_an_error(length: int) -> None:
 def test_a_pickle_with_other_bytes_stays_inside_of_its_buffer(
     changes: list[tuple[int, int]],
 ) -> None:
-    """docs/sharing.md, Security: an exception, or a tensor of what arrived."""
+    """dlx-share/README.md, Security: an exception, or a tensor of what arrived."""
     text = bytearray(WHOLE)
     for place, byte in changes:
         text[place] = byte
@@ -210,7 +210,7 @@ def test_a_pickle_with_other_bytes_stays_inside_of_its_buffer(
     "buffers", [[], [bytearray(40)], [bytearray(56)], [memoryview(bytearray(96))[::2]]]
 )
 def test_other_buffers_than_those_that_were_sent_are_an_error(buffers: Any) -> None:
-    """docs/sharing.md, Security: none, too short, too long, with gaps."""
+    """dlx-share/README.md, Security: none, too short, too long, with gaps."""
     t = dlx.from_dlpack(np.arange(6.0))
     text = pickle.dumps(t, 5, buffer_callback=lambda buffer: None)
     with pytest.raises((BufferError, pickle.UnpicklingError)):

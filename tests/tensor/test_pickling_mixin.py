@@ -32,7 +32,7 @@ ARRAY = np.arange(6.0).reshape(2, 3)
 def test_the_tensor_travels_and_the_class_makes_the_instance(
     kind: Any, protocol: int
 ) -> None:
-    """docs/sharing.md, Classes: `pickle=True`, by `__dlx_import__`."""
+    """dlx-share/README.md, Pickling: `pickle=True`, by `__dlx_import__`."""
     back = pickle.loads(pickle.dumps(kind(ARRAY), protocol))
     assert type(back) is kind
     assert type(back.data) is dlx.Tensor
@@ -40,7 +40,7 @@ def test_the_tensor_travels_and_the_class_makes_the_instance(
 
 
 def test_the_memory_travels_out_of_band() -> None:
-    """docs/sharing.md, Classes: as that of a `dlx.Tensor`."""
+    """dlx-share/README.md, Pickling: as that of a `dlx.Tensor`."""
     buffers: list[pickle.PickleBuffer] = []
     text = pickle.dumps(Bare(ARRAY), 5, buffer_callback=buffers.append)
     back = pickle.loads(text, buffers=buffers)
@@ -48,7 +48,7 @@ def test_the_memory_travels_out_of_band() -> None:
 
 
 def test_an_extension_type_as_base_is_no_obstacle() -> None:
-    """docs/sharing.md, Classes: NumPy's own pickle of the base is not used."""
+    """dlx-share/README.md, Pickling: NumPy's own pickle of the base is not used."""
     back = pickle.loads(pickle.dumps(ARRAY.view(Signal), 5))
     assert type(back) is Signal
     assert np.array_equal(back, ARRAY)
@@ -56,20 +56,20 @@ def test_an_extension_type_as_base_is_no_obstacle() -> None:
 
 @pytest.mark.parametrize("kind", [Labelled, LabelledSlots])
 def test_a_class_with_more_state_keeps_the_pickles_of_python(kind: Any) -> None:
-    """docs/sharing.md, Classes: by `__dict__` and slots, the tensor among them."""
+    """dlx-share/README.md, Pickling: by `__dict__` and slots, the tensor among them."""
     back = pickle.loads(pickle.dumps(kind(dlx.from_dlpack(ARRAY), "degrees")))
     assert (type(back), back.label) == (kind, "degrees")
     assert back.data.tolist() == ARRAY.tolist()
 
 
 def test_a_subclass_with_more_state_says_what_it_pickles() -> None:
-    """docs/sharing.md, Classes: by a `__reduce_ex__` of its own."""
+    """dlx-share/README.md, Pickling: by a `__reduce_ex__` of its own."""
     back = pickle.loads(pickle.dumps(More(ARRAY, "degrees")))
     assert (type(back), back.label) == (More, "degrees")
 
 
 def test_what_the_class_raises_passes() -> None:
-    """docs/sharing.md, Classes: the class knows why."""
+    """dlx-share/README.md, Pickling: the class knows why."""
     text = pickle.dumps(Choosy(ARRAY))
     with pytest.raises(LookupError, match="there is no place"):
         pickle.loads(text)
@@ -83,7 +83,7 @@ def test_what_cannot_be_exported_is_refused_when_it_is_pickled() -> None:
 
 @pytest.mark.parametrize("kind", [Bare, Slotted])
 def test_a_shallow_copy_has_the_same_attributes(kind: Any) -> None:
-    """docs/sharing.md, Classes: copies are those of any class."""
+    """dlx-share/README.md, Pickling: copies are those of any class."""
     x = kind(ARRAY)
     x.note = "changed"
     other = copy.copy(x)
@@ -94,7 +94,7 @@ def test_a_shallow_copy_has_the_same_attributes(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [Bare, Slotted])
 def test_a_deep_copy_has_copies_of_the_attributes(kind: Any) -> None:
-    """docs/sharing.md, Classes: copies are those of any class."""
+    """dlx-share/README.md, Pickling: copies are those of any class."""
     x = kind(ARRAY)
     x.note = ["changed"]
     other, same, note = copy.deepcopy([x, x, x.note])
@@ -105,14 +105,14 @@ def test_a_deep_copy_has_copies_of_the_attributes(kind: Any) -> None:
 
 
 def test_a_copy_that_the_class_defines_counts() -> None:
-    """docs/sharing.md, Classes: `pickle=True` replaces no method."""
+    """dlx-share/README.md, Pickling: `pickle=True` replaces no method."""
     copied: object = copy.copy(OwnCopy(ARRAY))
     assert copied == "its own"
     assert np.array_equal(copy.copy(ARRAY.view(Signal)), ARRAY)
 
 
 def test_a_class_that_does_not_ask_is_left_alone() -> None:
-    """docs/sharing.md, Classes: `pickle=True` is the only way in."""
+    """dlx-share/README.md, Pickling: `pickle=True` is the only way in."""
     assert "__reduce_ex__" not in vars(Labelled)
     assert Labelled.__reduce_ex__ is object.__reduce_ex__
 
@@ -121,7 +121,7 @@ def test_a_class_that_does_not_ask_is_left_alone() -> None:
     "name", ["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"]
 )
 def test_hooks_that_would_be_ignored_are_refused(name: str) -> None:
-    """docs/sharing.md, Classes: state is not lost without a word."""
+    """dlx-share/README.md, Pickling: state is not lost without a word."""
     hook: dict[str, Any] = {name: lambda self, *arguments: None}
     with pytest.raises(TypeError, match=name):
         types.new_class(
@@ -133,7 +133,7 @@ def test_hooks_that_would_be_ignored_are_refused(name: str) -> None:
 
 
 def test_a_subclass_defines_how_it_is_pickled() -> None:
-    """docs/sharing.md, Classes: by `__reduce_ex__` alone."""
+    """dlx-share/README.md, Pickling: by `__reduce_ex__` alone."""
 
     class Base(dlx.ExchangeMixin, exchange="data", pickle=True):
         data: object = None

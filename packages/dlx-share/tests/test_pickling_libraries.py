@@ -31,7 +31,7 @@ TORCH += ["float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn_x2"]
 
 @pytest.mark.parametrize("name", TORCH)
 def test_a_tensor_of_torch_arrives_as_one_over_the_same_memory(name: str) -> None:
-    """docs/sharing.md, Other libraries: any dtype, deep inside of an object."""
+    """README.md, Pickling: any dtype, deep inside of an object."""
     torch = requires("torch")
     x = torch.zeros(3, 32, dtype=torch.uint8).view(getattr(torch, name))
     back, buffers = through({"layers": [(x, "text")]})
@@ -51,7 +51,7 @@ def test_a_tensor_of_torch_arrives_as_one_over_the_same_memory(name: str) -> Non
     ],
 )
 def test_strides_of_torch_are_kept(view: Any) -> None:
-    """docs/sharing.md, Other libraries: also those that repeat elements."""
+    """README.md, Pickling: also those that repeat elements."""
     torch = requires("torch")
     x = view(torch.arange(24.0).reshape(4, 6))
     y, _ = through(x)
@@ -61,7 +61,7 @@ def test_strides_of_torch_are_kept(view: Any) -> None:
 
 
 def test_torch_gets_a_copy_of_what_it_may_not_write_to() -> None:
-    """docs/sharing.md, Other libraries: the bytes are copied, and strides are kept."""
+    """README.md, Pickling: the bytes are copied, and strides are kept."""
     torch = requires("torch")
     x = torch.arange(6.0)[:, None].expand(6, 1000)
     buffers: list[pickle.PickleBuffer] = []
@@ -75,7 +75,7 @@ def test_torch_gets_a_copy_of_what_it_may_not_write_to() -> None:
 
 
 def test_a_view_of_torch_leaves_its_storage_behind() -> None:
-    """docs/sharing.md, Other libraries: torch itself sends all of it."""
+    """README.md, Pickling: torch itself sends all of it."""
     torch = requires("torch")
     whole = torch.zeros(1000, 1000)
     assert len(dumps(whole[::2, 5])) < 2_200
@@ -84,7 +84,7 @@ def test_a_view_of_torch_leaves_its_storage_behind() -> None:
 
 @pytest.mark.parametrize("protocol", range(5))
 def test_other_libraries_arrive_in_band_in_every_protocol(protocol: int) -> None:
-    """docs/sharing.md, Other libraries: as `dlx.Tensor` does."""
+    """README.md, Pickling: as `dlx.Tensor` does."""
     torch = requires("torch")
     x = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3).t()
     y = pickle.loads(dumps(x, protocol))
@@ -122,7 +122,7 @@ def as_ever() -> dict[str, Any]:
     ],
 )
 def test_what_dlpack_cannot_describe_is_pickled_as_ever(name: str) -> None:
-    """docs/sharing.md, Other libraries: exactly as torch does it."""
+    """README.md, Pickling: exactly as torch does it."""
     x = as_ever()[name]
     y = pickle.loads(dumps(x))
     assert (type(y), y.requires_grad, y.layout) == (type(x), x.requires_grad, x.layout)
@@ -181,7 +181,7 @@ def test_a_library_arrives_the_second_time_as_the_first(protocol: int) -> None:
 
 
 def test_the_parameters_of_a_model_go_out_of_band() -> None:
-    """docs/sharing.md, Other libraries: what torch pickles as parts of others."""
+    """README.md, Pickling: what torch pickles as parts of others."""
     torch = requires("torch")
     model = torch.nn.Linear(3, 2)
     back, buffers = through(model)
@@ -192,7 +192,7 @@ def test_the_parameters_of_a_model_go_out_of_band() -> None:
 
 
 def test_a_subclass_of_torch_is_pickled_as_ever() -> None:
-    """docs/sharing.md, Other libraries: exact classes only."""
+    """README.md, Pickling: exact classes only."""
     torch = requires("torch")
     x = torch.zeros(2).as_subclass(torch.nn.Buffer)
     assert b"dlx" not in dumps(x)
@@ -207,7 +207,7 @@ JAX += ["float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"]
 
 @pytest.mark.parametrize("name", JAX)
 def test_an_array_of_jax_arrives_as_one_over_the_same_memory(name: str) -> None:
-    """docs/sharing.md, Other libraries: any dtype, out of band."""
+    """README.md, Pickling: any dtype, out of band."""
     jnp = requires("jax.numpy")
     x = jnp.ones((2, 3), dtype=name)
     y, _ = through(x)
@@ -216,7 +216,7 @@ def test_an_array_of_jax_arrives_as_one_over_the_same_memory(name: str) -> None:
 
 
 def test_jax_reads_a_read_only_store_in_place() -> None:
-    """docs/sharing.md, Other libraries: it never writes to an array."""
+    """README.md, Pickling: it never writes to an array."""
     jnp = requires("jax.numpy")
     x = jnp.arange(32, dtype="float32")
     memory = np.zeros(192, "uint8")
@@ -233,7 +233,7 @@ def test_jax_reads_a_read_only_store_in_place() -> None:
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,)])
 def test_an_array_of_jax_of_any_size_arrives(shape: tuple[int, ...]) -> None:
-    """docs/sharing.md, Other libraries: empty, and without dimensions."""
+    """README.md, Pickling: empty, and without dimensions."""
     jnp = requires("jax.numpy")
     y = pickle.loads(dumps(jnp.ones(shape)))
     assert (y == jnp.ones(shape)).all()
@@ -242,21 +242,21 @@ def test_an_array_of_jax_of_any_size_arrives(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["int4", "uint2", "float4_e2m1fn"])
 def test_what_jax_cannot_import_is_pickled_as_ever(name: str) -> None:
-    """docs/sharing.md, Other libraries: what would be lost at the other end."""
+    """README.md, Pickling: what would be lost at the other end."""
     x = requires("jax.numpy").ones((2, 3), dtype=name)
     y = pickle.loads(dumps(x))
     assert (y.dtype, y.shape) == (x.dtype, x.shape)
 
 
 def test_a_weak_type_of_jax_is_kept() -> None:
-    """docs/sharing.md, Other libraries: as ever, because DLPack has no such type."""
+    """README.md, Pickling: as ever, because DLPack has no such type."""
     x = requires("jax.numpy").asarray(1.0)
     assert x.weak_type
     assert pickle.loads(dumps(x)).weak_type
 
 
 def test_where_jax_is_missing_a_tensor_arrives() -> None:
-    """docs/sharing.md, Other libraries: elements are not lost."""
+    """README.md, Pickling: elements are not lost."""
     text = dumps(requires("jax.numpy").arange(3, dtype="bfloat16"))
     code = f"""
         import sys
@@ -274,7 +274,7 @@ def test_where_jax_is_missing_a_tensor_arrives() -> None:
 
 @pytest.mark.parametrize("name", ["bfloat16", "int4", "float8_e4m3fn", "float4_e2m1fn"])
 def test_arrays_of_ml_dtypes_go_out_of_band(name: str) -> None:
-    """docs/sharing.md, Other libraries: NumPy itself pickles these in band."""
+    """README.md, Pickling: NumPy itself pickles these in band."""
     x = np.ones((2, 3), getattr(ml_dtypes, name)).T[::-1]
     y, buffers = through(x)
     assert (type(y), y.dtype, y.strides) == (np.ndarray, x.dtype, x.strides)
@@ -287,7 +287,7 @@ def test_arrays_of_ml_dtypes_go_out_of_band(name: str) -> None:
     [np.ones(3), np.ones(3).view(np.recarray), np.array([None]), np.zeros(2, "M8[s]")],
 )
 def test_other_arrays_of_numpy_are_pickled_by_numpy(x: Any) -> None:
-    """docs/sharing.md, Other libraries: NumPy's own pickles are as good."""
+    """README.md, Pickling: NumPy's own pickles are as good."""
     assert dumps(x) == pickle.dumps(x, 5)
 
 
@@ -295,7 +295,7 @@ def test_other_arrays_of_numpy_are_pickled_by_numpy(x: Any) -> None:
 
 
 def test_what_is_no_tensor_is_pickled_as_by_pickle() -> None:
-    """docs/sharing.md, Other libraries: protocol 5 is the default."""
+    """README.md, Pickling: protocol 5 is the default."""
     x = [1, "a", {2: (3.0, None)}, np.arange(3), dlx.from_dlpack(np.arange(3)), dlx]
     for part in x[:-1]:
         assert dumps(part) == pickle.dumps(part, 5)
@@ -335,7 +335,7 @@ def test_a_class_without_a_name_is_pickled_as_by_pickle() -> None:
 
 
 def test_a_class_that_calls_itself_tensor_is_left_alone() -> None:
-    """docs/sharing.md, Other libraries: exact classes, not their names."""
+    """README.md, Pickling: exact classes, not their names."""
     requires("torch")
     fake = type("Tensor", (), {"__module__": "torch"})
     with pytest.raises(pickle.PicklingError, match="not the same object"):

@@ -39,7 +39,7 @@ def check_run(code: str) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_takes_tensors(method: str) -> None:
-    """docs/sharing.md, Engines: through pipes and queues, without more."""
+    """README.md, Engines: through pipes and queues, without more."""
     check_run(
         f"""
         import multiprocessing
@@ -52,7 +52,7 @@ def test_multiprocessing_takes_tensors(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_executors_take_tensors(method: str) -> None:
-    """docs/sharing.md, Engines: those of `concurrent.futures`."""
+    """README.md, Engines: those of `concurrent.futures`."""
     check_run(
         f"""
         import multiprocessing
@@ -66,13 +66,13 @@ def test_executors_take_tensors(method: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_takes_tensors(engine: str) -> None:
-    """docs/sharing.md, Engines: without more."""
+    """README.md, Engines: without more."""
     requires(engine)
     check_run(ENGINES[engine])
 
 
 def test_joblib_stores_a_tensor(tmp_path: Path) -> None:
-    """docs/sharing.md, Engines: its pickler is one in Python, and hashes by it."""
+    """README.md, Engines: its pickler is one in Python, and hashes by it."""
     joblib = requires("joblib")
     check_run(
         f"""
@@ -89,7 +89,7 @@ def test_joblib_stores_a_tensor(tmp_path: Path) -> None:
 
 
 def test_cloudpickle_takes_tensors_in_functions() -> None:
-    """docs/sharing.md, Engines: in a closure, and out of band."""
+    """README.md, Engines: in a closure, and out of band."""
     requires("cloudpickle")
     check_run(
         """

@@ -19,7 +19,7 @@ from support.shared_memory import ARRAY, ask, exporter, kill
 
 @given(tensors())
 def test_every_tensor_is_attached_as_it_was(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Sharing: any dtype and layout."""
+    """README.md, Sharing: any dtype and layout."""
     with dlx.share(t) as h:
         back = dlx.attach(bytes(h))
     assert (back.shape, back.dtype, back.is_padded) == (t.shape, t.dtype, t.is_padded)
@@ -27,7 +27,7 @@ def test_every_tensor_is_attached_as_it_was(t: dlx.Tensor) -> None:
 
 
 def test_two_processes_have_one_memory() -> None:
-    """docs/sharing.md, Sharing: what one writes, the other reads."""
+    """README.md, Sharing: what one writes, the other reads."""
     with exporter() as (process, data):
         t = dlx.attach(data)
         assert t.tolist() == ARRAY.tolist()
@@ -36,14 +36,14 @@ def test_two_processes_have_one_memory() -> None:
 
 
 def test_a_handle_attaches_to_one_mapping() -> None:
-    """docs/sharing.md, Sharing: in the exporting process, the memory itself."""
+    """README.md, Sharing: in the exporting process, the memory itself."""
     with dlx.share(ARRAY) as h:
         one, other = dlx.attach(h), dlx.attach(bytes(h))
         assert one.data_ptr == other.data_ptr
 
 
 def test_other_memory_is_copied_or_refused() -> None:
-    """docs/sharing.md, Sharing: the tensor keeps its own."""
+    """README.md, Sharing: the tensor keeps its own."""
     array = ARRAY.copy()
     with dlx.share(array) as h:
         np.from_dlpack(dlx.attach(h))[0, 0] = 7
@@ -53,14 +53,14 @@ def test_other_memory_is_copied_or_refused() -> None:
 
 
 def test_memory_on_a_device_is_refused() -> None:
-    """docs/sharing.md, Sharing: not silently copied to the host."""
+    """README.md, Sharing: not silently copied to the host."""
     t = dlx.from_pointer(4096, (2,), "float32", device="cuda:0")
     with pytest.raises(BufferError, match="cuda:0"):
         dlx.share(t)
 
 
 def test_jax_writes_and_torch_reads_the_same_pages() -> None:
-    """docs/sharing.md, Sharing: two libraries, one memory."""
+    """README.md, Sharing: two libraries, one memory."""
     torch, jnp = requires("torch"), requires("jax.numpy")
     with dlx.share(jnp.arange(6, dtype="bfloat16")) as h:
         one, other = dlx.attach(h, like=torch), dlx.attach(bytes(h), like="numpy")
@@ -70,7 +70,7 @@ def test_jax_writes_and_torch_reads_the_same_pages() -> None:
 
 
 def test_a_handle_that_has_arrived_holds_the_memory() -> None:
-    """docs/sharing.md, Sharing: and names this process to the next."""
+    """README.md, Sharing: and names this process to the next."""
     with exporter() as (process, data):
         h = Handle(data)
         kill(process)
@@ -80,7 +80,7 @@ def test_a_handle_that_has_arrived_holds_the_memory() -> None:
 
 
 def test_a_closed_handle_is_told() -> None:
-    """docs/sharing.md, Sharing: what to keep."""
+    """README.md, Sharing: what to keep."""
     h = dlx.share(ARRAY)
     data = bytes(h)
     h.close()
@@ -94,7 +94,7 @@ def test_a_closed_handle_is_told() -> None:
 
 @pytest.mark.parametrize("mode", [None, "r", "rw", "cow"])
 def test_a_closed_handle_is_told_whatever_is_attached_still(mode: Any) -> None:
-    """docs/sharing.md, What happens when: the handle is closed, before `attach`."""
+    """README.md, What happens when: the handle is closed, before `attach`."""
     h = dlx.share(ARRAY)
     attached = dlx.attach(h, mode=mode)
     h.close()
@@ -104,7 +104,7 @@ def test_a_closed_handle_is_told_whatever_is_attached_still(mode: Any) -> None:
 
 
 def test_a_handle_says_what_it_holds() -> None:
-    """docs/sharing.md, Sharing: before anything is attached."""
+    """README.md, Sharing: before anything is attached."""
     with dlx.share(dlx.empty((2, 3), "bfloat16")) as h:
         there = pickle.loads(pickle.dumps(h))
         assert (there.shape, there.dtype, there.readonly) == ((2, 3), "bfloat16", False)
@@ -115,14 +115,14 @@ def test_a_handle_says_what_it_holds() -> None:
 
 @pytest.mark.parametrize("x", [3, None, object()])
 def test_what_is_no_handle_is_told_what_one_is(x: Any) -> None:
-    """docs/sharing.md, Sharing: a handle, its bytes, or a name."""
+    """README.md, Sharing: a handle, its bytes, or a name."""
     with pytest.raises(TypeError, match=r"expected a dlx_share.Handle, its by"):
         dlx.attach(x)
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
 def test_a_copy_of_a_handle_is_one_of_its_own(duplicate: Any) -> None:
-    """docs/sharing.md, Sharing: each holds the memory until it is closed."""
+    """README.md, Sharing: each holds the memory until it is closed."""
     h = dlx.share(ARRAY)
     other = duplicate(h)
     h.close()
@@ -131,7 +131,7 @@ def test_a_copy_of_a_handle_is_one_of_its_own(duplicate: Any) -> None:
 
 
 def test_a_tree_of_handles_is_one_memory() -> None:
-    """docs/sharing.md, Sharing: a handle that has arrived names its own process."""
+    """README.md, Sharing: a handle that has arrived names its own process."""
     with exporter() as (process, data):
         h = Handle(data)
         with dlx.share(dlx.attach(h), copy=False) as mine:
@@ -145,7 +145,7 @@ def test_a_tree_of_handles_is_one_memory() -> None:
     [("fork", "torch"), ("spawn", "numpy"), ("forkserver", "numpy")],
 )
 def test_processes_of_each_kind_have_the_memory(method: str, library: str) -> None:
-    """docs/sharing.md, Sharing: a handle as an argument."""
+    """README.md, Sharing: a handle as an argument."""
     requires(library)
     # In a process of its own: others of pytest have threads, with which none can fork.
     code = f"""

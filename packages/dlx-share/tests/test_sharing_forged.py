@@ -65,7 +65,7 @@ def attached_once(data: bytes, h: Handle) -> bool:
 @given(st.data())
 @settings(max_examples=300)
 def test_changed_bytes_never_give_other_memory(data: st.DataObject) -> None:
-    """docs/sharing.md, Security: any byte, and any length."""
+    """README.md, Security: any byte, and any length."""
     with dlx.share(ARRAY) as h:
         text = bytearray(bytes(h))
         places = st.integers(0, len(text) - 1)
@@ -95,7 +95,7 @@ def test_fields_that_overflow_never_give_other_memory(
     dtype: tuple[int, int, int],
     flags: int,
 ) -> None:
-    """docs/sharing.md, Security: offsets, extents, strides and sizes."""
+    """README.md, Security: offsets, extents, strides and sizes."""
     with dlx.share(np.arange(32.0)) as h:
         text = bytearray(bytes(h)[: _form.HEAD.size])
         for place, number in fields:
@@ -111,7 +111,7 @@ def test_fields_that_overflow_never_give_other_memory(
 
 @pytest.mark.parametrize("ndim", [3, 65, 2**16, 2**31, 2**32 - 1])
 def test_more_dimensions_than_there_are_bytes_are_refused(ndim: int) -> None:
-    """docs/sharing.md, Security: before as many are read."""
+    """README.md, Security: before as many are read."""
     with dlx.share(ARRAY) as h:
         text = bytearray(bytes(h)) + bytes(16 * 65 if ndim == 65 else 0)
         struct.pack_into("<I", text, NDIM, ndim)
@@ -122,20 +122,20 @@ def test_more_dimensions_than_there_are_bytes_are_refused(ndim: int) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"DLXH", bytes(500), b"\x80\x05N."])
 def test_what_is_no_handle_is_refused(value: bytes) -> None:
-    """docs/sharing.md, Security: nothing is unpickled."""
+    """README.md, Security: nothing is unpickled."""
     with pytest.raises(BufferError, match="not the bytes of a"):
         dlx.attach(value)
 
 
 @given(tensors())
 def test_the_length_that_is_checked_is_that_of_the_tensor(t: dlx.Tensor) -> None:
-    """docs/sharing.md, Security: of every dtype and layout."""
+    """README.md, Security: of every dtype and layout."""
     flags = 4 * t.is_padded
     assert _form.span(t.shape, t.strides, t.dtype, flags) == t.span[1]
 
 
 def test_versions_and_kinds_to_come_are_told() -> None:
-    """docs/sharing.md, Security: by name."""
+    """README.md, Security: by name."""
     with dlx.share(ARRAY) as h:
         for place, match in (4, "version 2"), (6, "kind 9"):
             text = bytearray(bytes(h))
@@ -145,7 +145,7 @@ def test_versions_and_kinds_to_come_are_told() -> None:
 
 
 def test_fields_and_flags_to_come_are_skipped() -> None:
-    """docs/sharing.md, Security: within a version."""
+    """README.md, Security: within a version."""
     with dlx.share(ARRAY) as h:
         text = bytearray(bytes(h)) + b"new"
         struct.pack_into("<I", text, 8, len(text))
@@ -212,7 +212,7 @@ OPEN: list[Callable[[Path], int]] = [
 def test_only_segments_of_dlx_are_opened(
     tmp_path: Path, make: Callable[[Path], int], inode: bool, kind: int
 ) -> None:
-    """docs/sharing.md, Security: not what a descriptor happens to be."""
+    """README.md, Security: not what a descriptor happens to be."""
     with dlx.share(ARRAY) as h:
         file = make(tmp_path)
         text, found = bytearray(bytes(h)), os.fstat(file)
@@ -230,7 +230,7 @@ def test_only_segments_of_dlx_are_opened(
 
 
 def test_no_device_is_opened_to_look_at_it(tmp_path: Path) -> None:
-    """docs/sharing.md, Security: a pipe without a reader would block."""
+    """README.md, Security: a pipe without a reader would block."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with dlx.share(np.memmap(tmp_path / "file", "f8", "w+", shape=4)) as h:
@@ -243,7 +243,7 @@ def test_no_device_is_opened_to_look_at_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", [-1, 2**31 - 1, 10**6])
 def test_a_descriptor_that_nobody_has_is_told(file: int) -> None:
-    """docs/sharing.md, Security: as a handle that was closed."""
+    """README.md, Security: as a handle that was closed."""
     with dlx.share(ARRAY) as h:
         text = bytearray(bytes(h))
         struct.pack_into("<i", text, FILE, file)
@@ -252,7 +252,7 @@ def test_a_descriptor_that_nobody_has_is_told(file: int) -> None:
 
 
 def test_bytes_open_no_path_unless_asked(tmp_path: Path) -> None:
-    """docs/sharing.md, Security: paths=True; a pickle may, as it runs code."""
+    """README.md, Security: paths=True; a pickle may, as it runs code."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
     with dlx.share(x, copy=False) as h:
         for use in dlx.attach, Handle:
@@ -265,7 +265,7 @@ def test_bytes_open_no_path_unless_asked(tmp_path: Path) -> None:
     "path", [b"", b"relative", b"/a\0b", b"/nowhere", b"/dev/null"]
 )
 def test_a_forged_path_is_refused(tmp_path: Path, path: bytes) -> None:
-    """docs/sharing.md, Security: also with paths=True."""
+    """README.md, Security: also with paths=True."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
     with dlx.share(x, copy=False) as h:
         end = _form.HEAD.size + 16
@@ -276,7 +276,7 @@ def test_a_forged_path_is_refused(tmp_path: Path, path: bytes) -> None:
 
 
 def test_a_path_that_became_a_link_is_refused(tmp_path: Path) -> None:
-    """docs/sharing.md, Security: also one to the same file."""
+    """README.md, Security: also one to the same file."""
     path = tmp_path / "numbers"
     with dlx.share(np.memmap(path, "f8", "w+", shape=(4,)), copy=False) as h:
         path.rename(tmp_path / "other")
@@ -287,7 +287,7 @@ def test_a_path_that_became_a_link_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_memory_of_another_user_is_refused() -> None:
-    """docs/sharing.md, Security: also for root, who may open it."""
+    """README.md, Security: also for root, who may open it."""
     code = """
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
@@ -309,7 +309,7 @@ into.read()
 def test_a_descriptor_exchanged_while_it_is_opened_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/sharing.md, Security: what O_PATH has found stays what it is."""
+    """README.md, Security: what O_PATH has found stays what it is."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
     data, opened = bytes(h), []
 
@@ -336,7 +336,7 @@ def test_a_descriptor_exchanged_while_it_is_opened_is_not_taken(
 def test_a_handle_whose_file_is_exchanged_while_it_is_mapped_gives_no_other_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/sharing.md, Security: by somebody who closes the descriptors of others."""
+    """README.md, Security: by somebody who closes the descriptors of others."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
     real, before = Mapping.of, mappings()
 
@@ -353,7 +353,7 @@ def test_a_handle_whose_file_is_exchanged_while_it_is_mapped_gives_no_other_memo
 
 
 def test_a_descriptor_that_somebody_else_closed_gives_no_other_memory() -> None:
-    """docs/sharing.md, Security: as a daemon does, which closes all."""
+    """README.md, Security: as a daemon does, which closes all."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
     data = bytes(h)
     os.dup2(other._file, h._file)
@@ -366,7 +366,7 @@ def test_a_descriptor_that_somebody_else_closed_gives_no_other_memory() -> None:
 
 
 def test_memory_shared_again_by_such_a_descriptor_is_told() -> None:
-    """docs/sharing.md, Security: it is sent to nobody, and nothing is sealed."""
+    """README.md, Security: it is sent to nobody, and nothing is sealed."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
     t = dlx.attach(h)
     os.dup2(other._file, h._file)
@@ -385,7 +385,7 @@ def test_memory_shared_again_by_such_a_descriptor_is_told() -> None:
 
 
 def test_a_token_needs_no_start_of_the_process_and_a_block_does() -> None:
-    """docs/sharing.md, What happens when: who has the PID now may have the memory."""
+    """README.md, What happens when: who has the PID now may have the memory."""
     with dlx.share(ARRAY) as h:
         text = bytearray(bytes(h))
         text[START] ^= 1

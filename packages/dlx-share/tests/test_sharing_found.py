@@ -46,7 +46,7 @@ def block() -> Iterator[SharedMemory]:
 
 
 def test_the_kernel_tells_the_same_as_its_list() -> None:
-    """docs/sharing.md, Sharing: by PROCMAP_QUERY, or /proc/self/maps."""
+    """README.md, Sharing: by PROCMAP_QUERY, or /proc/self/maps."""
     with mmap.mmap(-1, 8192) as shared:
         address = ctypes.addressof(ctypes.c_char.from_buffer(shared))
         told = [_found.area(address + 5), _found.listed(address + 5)]
@@ -59,7 +59,7 @@ def test_the_kernel_tells_the_same_as_its_list() -> None:
 
 
 def test_a_path_with_a_line_feed_is_told_alike(tmp_path: Path) -> None:
-    """docs/sharing.md, Sharing: the list writes it as an escape."""
+    """README.md, Sharing: the list writes it as an escape."""
     path = tmp_path / "a b\nc"
     x = np.memmap(path, "u1", "w+", shape=(9,))
     told = [_found.area(x.ctypes.data), _found.listed(x.ctypes.data)]
@@ -70,7 +70,7 @@ def test_a_path_with_a_line_feed_is_told_alike(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_by")
 def test_shared_memory_of_python_is_not_copied(block: SharedMemory) -> None:
-    """docs/sharing.md, Sharing: an array over `multiprocessing.shared_memory`."""
+    """README.md, Sharing: an array over `multiprocessing.shared_memory`."""
     x: Any = np.ndarray((8,), "f8", buffer=block.buf)[2:]
     x[:] = 1
     with dlx.share(x, copy=False) as h:
@@ -87,7 +87,7 @@ def test_shared_memory_of_python_is_not_copied(block: SharedMemory) -> None:
 
 @pytest.mark.usefixtures("_by")
 def test_shared_memory_of_torch_is_not_copied() -> None:
-    """docs/sharing.md, Sharing: a tensor after `share_memory_()`."""
+    """README.md, Sharing: a tensor after `share_memory_()`."""
     torch = requires("torch")
     x = torch.zeros(3, 4, dtype=torch.bfloat16).share_memory_()
     with dlx.share(x.T, copy=False) as h:
@@ -100,7 +100,7 @@ def test_shared_memory_of_torch_is_not_copied() -> None:
 @pytest.mark.usefixtures("_by")
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_a_file_that_is_mapped_shared_is_not_copied(tmp_path: Path, mode: Any) -> None:
-    """docs/sharing.md, Sharing: `np.memmap`; what is read-only stays so."""
+    """README.md, Sharing: `np.memmap`; what is read-only stays so."""
     path = tmp_path / "numbers"
     np.arange(2000.0).tofile(path)
     x = np.memmap(path, "f8", mode, shape=(2000,))
@@ -113,7 +113,7 @@ def test_a_file_that_is_mapped_shared_is_not_copied(tmp_path: Path, mode: Any) -
 
 
 def test_the_bytes_of_a_file_are_enough_without_its_exporter(tmp_path: Path) -> None:
-    """docs/sharing.md, Sharing: they name its path."""
+    """README.md, Sharing: they name its path."""
     path = tmp_path / "numbers"
     np.arange(4.0).tofile(path)
     with dlx.share(np.memmap(path, "f8", "r"), copy=False) as h:
@@ -128,7 +128,7 @@ def test_the_bytes_of_a_file_are_enough_without_its_exporter(tmp_path: Path) -> 
 
 
 def test_a_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
-    """docs/sharing.md, Security: reading past its end would be SIGBUS."""
+    """README.md, Security: reading past its end would be SIGBUS."""
     path = tmp_path / "numbers"
     x = np.memmap(path, "f8", "w+", shape=(2000,))
     with dlx.share(x, copy=False) as h:
@@ -181,7 +181,7 @@ def unaligned(_: Path) -> Any:
 def test_copy_false_says_which_memory_it_is(
     tmp_path: Path, make: Callable[[Path], Any], match: str
 ) -> None:
-    """docs/sharing.md, Sharing: and what to call; without it, a copy is made."""
+    """README.md, Sharing: and what to call; without it, a copy is made."""
     path = tmp_path / "numbers"
     np.zeros(4).tofile(path)
     x = make(path)
@@ -198,7 +198,7 @@ def test_copy_false_says_which_memory_it_is(
 def test_changed_pages_of_a_private_mapping_are_shared_as_a_copy(
     tmp_path: Path,
 ) -> None:
-    """docs/sharing.md, Sharing: nobody else would see them."""
+    """README.md, Sharing: nobody else would see them."""
     np.zeros(4).tofile(tmp_path / "numbers")
     x = private(tmp_path / "numbers")
     x[0] = 7
@@ -207,7 +207,7 @@ def test_changed_pages_of_a_private_mapping_are_shared_as_a_copy(
 
 
 def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
-    """docs/sharing.md, Sharing: protection and advice divide a mapping."""
+    """README.md, Sharing: protection and advice divide a mapping."""
     x: Any = np.ndarray((8192,), "u1", buffer=block.buf)
     libc = ctypes.CDLL(None)
     begin = ctypes.c_void_p(x.ctypes.data)
@@ -225,7 +225,7 @@ def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
 
 
 def test_the_mapping_lives_as_long_as_an_attached_tensor(tmp_path: Path) -> None:
-    """docs/sharing.md, Sharing: not only as long as the array that was shared."""
+    """README.md, Sharing: not only as long as the array that was shared."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
     h = dlx.share(x, copy=False)
     t = dlx.attach(h)
@@ -241,7 +241,7 @@ def test_the_mapping_lives_as_long_as_an_attached_tensor(tmp_path: Path) -> None
 def test_a_mapping_that_others_end_is_not_attached(
     after: Callable[[mmap.mmap], None],
 ) -> None:
-    """docs/sharing.md, Sharing: NumPy does not keep it, and it may be anything then."""
+    """README.md, Sharing: NumPy does not keep it, and it may be anything then."""
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
         file.truncate(8192)
         lent = mmap.mmap(file.fileno(), 8192)
@@ -263,7 +263,7 @@ def test_a_mapping_that_others_end_is_not_attached(
 def test_memory_of_system_v_is_not_taken_for_a_segment(
     monkeypatch: pytest.MonkeyPatch, is_open: bool
 ) -> None:
-    """docs/sharing.md, Sharing: its id is shown as inode, on the device of segments."""
+    """README.md, Sharing: its id is shown as inode, on the device of segments."""
     segment = dlx.empty(4, "float64", shared=True)
     with dlx.share(segment) as h:
         inode = h._described.inode
@@ -290,7 +290,7 @@ def test_memory_of_system_v_is_not_taken_for_a_segment(
 def test_a_file_exchanged_while_it_is_opened_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/sharing.md, Security: what O_PATH has found stays what it is."""
+    """README.md, Security: what O_PATH has found stays what it is."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
     (tmp_path / "other").write_bytes(bytes(32))
     stat = os.stat
@@ -312,7 +312,7 @@ def test_a_file_exchanged_while_it_is_opened_is_not_taken(
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "jax.numpy", None])
 def test_memory_made_to_be_shared_is_not_copied(library: str | None) -> None:
-    """docs/sharing.md, Sharing: whatever it is like."""
+    """README.md, Sharing: whatever it is like."""
     like = None if library is None else requires(library)
     x = dlx.empty((3, 4), "float32", like=like, shared=True)
     assert dlx.from_dlpack(x).tolist() == np.zeros((3, 4)).tolist()
@@ -323,7 +323,7 @@ def test_memory_made_to_be_shared_is_not_copied(library: str | None) -> None:
 
 
 def test_the_shape_of_memory_made_to_be_shared_is_read_once() -> None:
-    """docs/sharing.md, Sharing: what was checked is what is made."""
+    """README.md, Sharing: what was checked is what is made."""
     reads = iter([(2, 3), (9,)])
 
     class Changing:
@@ -346,7 +346,7 @@ def test_the_shape_of_memory_made_to_be_shared_is_read_once() -> None:
 def test_memory_made_to_be_shared_has_any_shape_and_dtype(
     shape: Any, dtype: str
 ) -> None:
-    """docs/sharing.md, Sharing: as `dlx.empty` has."""
+    """README.md, Sharing: as `dlx.empty` has."""
     one, other = dlx.empty(shape, dtype), dlx.empty(shape, dtype, shared=True)
     assert (one.shape, one.dtype) == (other.shape, other.dtype)
     assert one.strides == other.strides
@@ -357,7 +357,7 @@ def test_memory_made_to_be_shared_has_any_shape_and_dtype(
 
 
 def test_three_floats_are_aligned_like_one() -> None:
-    """docs/sharing.md, Sharing: also where their address is no multiple of twelve."""
+    """README.md, Sharing: also where their address is no multiple of twelve."""
     x = dlx.empty((3, 4), "float32x3", shared=True)
     for row in range(3):
         for column in range(3):
@@ -370,7 +370,7 @@ def test_three_floats_are_aligned_like_one() -> None:
 
 
 def test_a_mixin_class_gets_memory_made_to_be_shared() -> None:
-    """docs/sharing.md, Sharing: by `__dlx_import__`, not by `__dlx_empty__`."""
+    """README.md, Sharing: by `__dlx_import__`, not by `__dlx_empty__`."""
 
     class Signal(dlx.ExchangeMixin, exchange="data"):
         def __init__(self, data: object) -> None:
@@ -387,7 +387,7 @@ def test_a_mixin_class_gets_memory_made_to_be_shared() -> None:
 
 
 def test_memory_to_be_shared_is_of_the_host() -> None:
-    """docs/sharing.md, Sharing: no device."""
+    """README.md, Sharing: no device."""
     x = dlx.from_pointer(4096, (2,), "float32", device="cuda:0")
     with pytest.raises(BufferError, match="cuda:0"):
         dlx.empty(3, "int8", shared=True, device="cuda:0")
@@ -397,7 +397,7 @@ def test_memory_to_be_shared_is_of_the_host() -> None:
 
 @pytest.mark.parametrize("lost", range(6))
 def test_a_mapping_is_found_while_others_come_and_go(lost: int) -> None:
-    """docs/sharing.md, Sharing: unmapped before and behind."""
+    """README.md, Sharing: unmapped before and behind."""
     made = [dlx.empty(8192, "uint8", shared=True) for _ in range(7)]
     held: list[Any] = sorted(made, key=lambda x: x.data_ptr)
     made.clear()
@@ -418,7 +418,7 @@ def test_a_mapping_is_found_while_others_come_and_go(lost: int) -> None:
 
 
 def test_memory_made_to_be_shared_is_given_back() -> None:
-    """docs/sharing.md, Sharing: mapping and descriptor, with the tensor."""
+    """README.md, Sharing: mapping and descriptor, with the tensor."""
     files = open_files()
     x = dlx.empty(3, "int8", shared=True)
     assert open_files() == files + 1

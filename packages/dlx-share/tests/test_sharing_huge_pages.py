@@ -23,7 +23,7 @@ def elements(size: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("size", [*SIZES, (64 << 20) + HUGE + 1])
 def test_all_bytes_arrive_and_nothing_is_left_mapped_or_open(size: int) -> None:
-    """docs/sharing.md, Sharing: the rest is written to small ones."""
+    """README.md, Sharing: the rest is written to small ones."""
     x = elements(size)
     before = mappings(), open_files()
     with dlx.share(x) as h:
@@ -32,7 +32,7 @@ def test_all_bytes_arrive_and_nothing_is_left_mapped_or_open(size: int) -> None:
 
 
 def test_without_addresses_for_a_mapping_all_bytes_arrive() -> None:
-    """docs/sharing.md, Sharing: a limit of `ulimit -v`, for one."""
+    """README.md, Sharing: a limit of `ulimit -v`, for one."""
     code = """
 import resource
 import dlx
@@ -49,7 +49,7 @@ assert (np.from_dlpack(dlx.attach(h)) == x).all()
 
 
 def test_children_that_begin_meanwhile_keep_no_segment_from_being_frozen() -> None:
-    """docs/sharing.md, Sharing: they have no mapping that could write."""
+    """README.md, Sharing: they have no mapping that could write."""
     code = """
 import os, threading, time
 import dlx
@@ -81,7 +81,7 @@ finally:
 
 
 def test_a_frozen_copy_in_huge_pages_is_read_only() -> None:
-    """docs/sharing.md, Sharing: the seal finds no mapping that could write."""
+    """README.md, Sharing: the seal finds no mapping that could write."""
     with dlx.share(elements(2 * HUGE), readonly=True) as h:
         assert dlx.attach(h).readonly
         with pytest.raises(BufferError, match="read-only"):

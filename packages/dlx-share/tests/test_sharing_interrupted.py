@@ -47,7 +47,7 @@ def interrupted(work: Callable[[], None], place: int) -> bool:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("work", WORK)
 def test_an_interrupt_at_any_bytecode_leaves_nothing(work: Callable[[], None]) -> None:
-    """docs/sharing.md, Sharing: no descriptor, mapping or name."""
+    """README.md, Sharing: no descriptor, mapping or name."""
     work()
     before, place = left(), 1
     gc.disable()

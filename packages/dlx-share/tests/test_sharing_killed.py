@@ -43,7 +43,7 @@ ROUNDS = int(os.environ.get("DLX_SHARING_ROUNDS", "100"))
 
 
 def test_a_closed_handle_is_told_before_attach_and_harms_nothing_after() -> None:
-    """docs/sharing.md, What happens when: the exporter's handle is closed."""
+    """README.md, What happens when: the exporter's handle is closed."""
     code = "h = dlx.share(np.arange(3.0))\ntell(bytes(h))\ninto.readline()\n"
     with child(code + "h.close()\ntell()\ninto.read()") as process:
         data = told(process)
@@ -55,7 +55,7 @@ def test_a_closed_handle_is_told_before_attach_and_harms_nothing_after() -> None
 
 
 def test_a_killed_exporter_is_told_before_attach_and_harms_nothing_after() -> None:
-    """docs/sharing.md, What happens when: the exporter is killed."""
+    """README.md, What happens when: the exporter is killed."""
     with exporter() as (process, data):
         t, h = dlx.attach(data), Handle(data)
         kill(process)
@@ -65,7 +65,7 @@ def test_a_killed_exporter_is_told_before_attach_and_harms_nothing_after() -> No
 
 
 def test_a_handle_that_arrives_dead_raises_when_it_is_used() -> None:
-    """docs/sharing.md, What happens when: not while it is unpickled."""
+    """README.md, What happens when: not while it is unpickled."""
     code = "h = dlx.share(np.arange(3))\ntell(pickle.dumps(h))\ninto.read()"
     with child(code) as process:
         data = told(process)
@@ -89,7 +89,7 @@ def test_a_handle_that_arrives_dead_raises_when_it_is_used() -> None:
 
 @pytest.mark.parametrize("kind", ["Pool", "ProcessPoolExecutor"])
 def test_a_pool_delivers_a_handle_that_its_worker_has_dropped(kind: str) -> None:
-    """docs/sharing.md, How long it lives: neither kind of pool hangs or breaks."""
+    """README.md, Sharing: neither kind of pool hangs or breaks."""
     code = """
 import gc, multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -141,7 +141,7 @@ def killed_at(step: str, body: str) -> None:
     ],
 )
 def test_an_exporter_killed_while_it_shares_leaves_nothing(step: str) -> None:
-    """docs/sharing.md, What happens when: at each call of the system."""
+    """README.md, What happens when: at each call of the system."""
     body = f"KILL\ndlx.share(np.arange(3), name='step-{os.getpid()}')"
     with alone():
         killed_at(step, body)
@@ -150,7 +150,7 @@ def test_an_exporter_killed_while_it_shares_leaves_nothing(step: str) -> None:
 
 @pytest.mark.parametrize("step", ["", "unlink"])
 def test_the_name_of_a_killed_exporter_is_taken_by_the_next(step: str) -> None:
-    """docs/sharing.md, What happens when: killed after it made it, or in `close`."""
+    """README.md, What happens when: killed after it made it, or in `close`."""
     name = f"half-{os.getpid()}"
     body = f"h = dlx.share(np.arange(3), name={name!r})\n"
     with alone():
@@ -172,7 +172,7 @@ def test_the_name_of_a_killed_exporter_is_taken_by_the_next(step: str) -> None:
     "step", ["openat", "readlink", "newfstatat", "fcntl", "mmap", "close"]
 )
 def test_an_attacher_killed_while_it_opens_leaves_nothing(step: str) -> None:
-    """docs/sharing.md, What happens when: the exporter goes on."""
+    """README.md, What happens when: the exporter goes on."""
     with dlx.share(ARRAY) as h:
         files, maps = open_files(), mappings()
         killed_at(step, f"KILL\ndlx.attach({bytes(h)!r})")
@@ -181,7 +181,7 @@ def test_an_attacher_killed_while_it_opens_leaves_nothing(step: str) -> None:
 
 
 def test_an_attacher_killed_with_the_memory_leaves_nothing() -> None:
-    """docs/sharing.md, What happens when: handle and mapping go with it."""
+    """README.md, What happens when: handle and mapping go with it."""
     code = "h = pickle.load(into)\nt = dlx.attach(h)\ntell()\ninto.read()"
     with dlx.share(ARRAY) as h, child(code) as process:
         ask(process, h)
@@ -201,7 +201,7 @@ def segment_in(pid: int, h: Handle) -> bool:
 
 
 def test_a_descriptor_used_again_is_told() -> None:
-    """docs/sharing.md, What happens when: also for a segment of the same process."""
+    """README.md, What happens when: also for a segment of the same process."""
     h = dlx.share(ARRAY)
     data, number = bytes(h), h._file
     h.close()
@@ -212,7 +212,7 @@ def test_a_descriptor_used_again_is_told() -> None:
 
 
 def test_a_pid_used_again_is_told() -> None:
-    """docs/sharing.md, What happens when: the start of the process is compared."""
+    """README.md, What happens when: the start of the process is compared."""
     last = Path("/proc/sys/kernel/ns_last_pid")
     if not os.access(last, os.W_OK):
         pytest.skip("only root can choose a PID")
@@ -240,7 +240,7 @@ def test_a_pid_used_again_is_told() -> None:
     ("place", "match"), [(16, "another host"), (48, "another PID namespace")]
 )
 def test_another_host_and_another_namespace_are_told(place: int, match: str) -> None:
-    """docs/sharing.md, What happens when: the handle arrives, and says which."""
+    """README.md, What happens when: the handle arrives, and says which."""
     with dlx.share(ARRAY) as h:
         data = bytearray(bytes(h))
         data[place] ^= 1
@@ -249,7 +249,7 @@ def test_another_host_and_another_namespace_are_told(place: int, match: str) -> 
 
 
 def test_a_container_is_told() -> None:
-    """docs/sharing.md, What happens when: in a PID namespace of its own."""
+    """README.md, What happens when: in a PID namespace of its own."""
     unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root can make a namespace")
@@ -263,7 +263,7 @@ def test_a_container_is_told() -> None:
 
 
 def test_a_fork_has_the_same_memory_and_handles_of_its_own() -> None:
-    """docs/sharing.md, What happens when: a handle made before is one of the child."""
+    """README.md, What happens when: a handle made before is one of the child."""
     code = """
 h = dlx.share(np.zeros(2))
 a = np.from_dlpack(dlx.attach(h))
@@ -286,7 +286,7 @@ tell([a.tolist(), dlx.attach(bytes(h)).tolist()])
 
 @pytest.mark.parametrize("readonly", [False, True])
 def test_nobody_can_truncate_a_segment(readonly: bool) -> None:
-    """docs/sharing.md, What happens when: neither its exporter nor others."""
+    """README.md, What happens when: neither its exporter nor others."""
     with exporter(readonly) as (_, data):
         other = Handle(data)
         mine = dlx.share(ARRAY, readonly=readonly)
@@ -303,7 +303,7 @@ def test_nobody_can_truncate_a_segment(readonly: bool) -> None:
 def test_a_handle_of_a_file_that_was_truncated_is_told(
     tmp_path: Path, is_mapped: bool, mode: Any
 ) -> None:
-    """docs/sharing.md, What happens when: before `attach`, though it is mapped."""
+    """README.md, What happens when: before `attach`, though it is mapped."""
     path = tmp_path / "file"
     x = np.memmap(path, "f8", "w+", shape=(4096,))
     with dlx.share(x, copy=False) as h:
@@ -319,7 +319,7 @@ def test_a_handle_of_a_file_that_was_truncated_is_told(
 
 
 def test_reading_a_file_that_was_truncated_ends_the_process(tmp_path: Path) -> None:
-    """docs/sharing.md, What happens when: SIGBUS, as for every mapping of a file."""
+    """README.md, What happens when: SIGBUS, as for every mapping of a file."""
     code = f"""
 import dlx, numpy as np, os
 x = np.memmap({str(tmp_path / "file")!r}, "f8", "w+", shape=(1000,))
@@ -336,7 +336,7 @@ t.tolist()
 
 @pytest.mark.parametrize("kind", ["killed", "interrupted"])
 def test_rounds_that_end_at_any_time_leave_nothing(kind: str) -> None:
-    """docs/sharing.md, What happens when: no descriptor, mapping, name or thread."""
+    """README.md, What happens when: no descriptor, mapping, name or thread."""
     ran = subprocess.run(
         [sys.executable, "-m", f"support.{kind}_rounds", str(ROUNDS), "1"],
         env=SUPPORTED,
@@ -349,7 +349,7 @@ def test_rounds_that_end_at_any_time_leave_nothing(kind: str) -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """docs/sharing.md, Sharing: no descriptor and no mapping."""
+    """README.md, Sharing: no descriptor and no mapping."""
     dlx.attach(dlx.share(ARRAY))
     files, maps = open_files(), mappings()
     for _ in range(500):
@@ -360,7 +360,7 @@ def test_nothing_is_left_behind() -> None:
 
 
 def test_attached_tensors_hold_no_descriptor() -> None:
-    """docs/sharing.md, Sharing: only mappings."""
+    """README.md, Sharing: only mappings."""
     files, maps = open_files(), mappings()
     held = [dlx.attach(dlx.share(ARRAY)) for _ in range(3000)]
     assert open_files() == files
@@ -372,7 +372,7 @@ def test_attached_tensors_hold_no_descriptor() -> None:
 
 
 def test_memory_lives_to_the_end_of_the_process() -> None:
-    """docs/sharing.md, Sharing: also what is read while the interpreter ends."""
+    """README.md, Sharing: also what is read while the interpreter ends."""
     code = """
 import dlx, numpy as np, atexit, sys
 h = dlx.share(np.arange(3.0))
@@ -388,7 +388,7 @@ atexit.register(lambda: late.a.tolist())
 
 
 def test_a_cycle_reads_its_memory_until_it_is_gone() -> None:
-    """docs/sharing.md, Sharing: the collector unmaps after all finalizers."""
+    """README.md, Sharing: the collector unmaps after all finalizers."""
     code = """
 import dlx, numpy as np, gc
 class Node:
@@ -412,7 +412,7 @@ assert "memfd:dlx" not in maps, maps
 
 
 def test_threads_share_and_close_at_once() -> None:
-    """docs/sharing.md, Sharing: a handle closed in another thread is an error."""
+    """README.md, Sharing: a handle closed in another thread is an error."""
     code = """
 import dlx, numpy as np, os, threading
 from contextlib import suppress

@@ -49,7 +49,7 @@ READ_ONLY = HANDLES[1:]
 def test_every_tensor_is_attached_in_every_mode(
     t: dlx.Tensor, mode: Any, readonly: bool
 ) -> None:
-    """docs/sharing.md, Sharing: or refused, for writing."""
+    """README.md, Sharing: or refused, for writing."""
     with dlx.share(t, readonly=readonly) as h:
         if mode == "rw" and h.readonly:
             with pytest.raises(BufferError, match="read-only"):
@@ -66,7 +66,7 @@ def test_every_tensor_is_attached_in_every_mode(
 
 @pytest.mark.parametrize("share", HANDLES)
 def test_by_default_the_memory_is_writable_unless_the_handle_is(share: Any) -> None:
-    """docs/sharing.md, Sharing: mode None."""
+    """README.md, Sharing: mode None."""
     with share() as h:
         t = dlx.attach(h)
         assert h.readonly == t.readonly == (share is not writable)
@@ -80,14 +80,14 @@ def test_by_default_the_memory_is_writable_unless_the_handle_is(share: Any) -> N
 
 @pytest.mark.parametrize("share", READ_ONLY)
 def test_a_read_only_handle_is_not_attached_for_writing(share: Any) -> None:
-    """docs/sharing.md, Sharing: mode "rw"."""
+    """README.md, Sharing: mode "rw"."""
     with share() as h, pytest.raises(BufferError, match=r"mode='rw'.* read-only"):
         dlx.attach(h, mode="rw")
 
 
 @pytest.mark.parametrize("share", HANDLES)
 def test_private_writes_stay_private(share: Any) -> None:
-    """docs/sharing.md, Sharing: mode "cow", and what is made of it."""
+    """README.md, Sharing: mode "cow", and what is made of it."""
     torch = requires("torch")
     with share() as h:
         before = mappings()
@@ -106,7 +106,7 @@ def test_private_writes_stay_private(share: Any) -> None:
 
 
 def test_a_private_mapping_shows_what_the_owner_writes() -> None:
-    """docs/sharing.md, Sharing: mode "cow" of memory that is not frozen."""
+    """README.md, Sharing: mode "cow" of memory that is not frozen."""
     with dlx.share(ARRAY) as h:
         x = dlx.attach(h, mode="cow", like=np)
         dlx.attach(h, like=np)[0, 0] = 7
@@ -115,7 +115,7 @@ def test_a_private_mapping_shows_what_the_owner_writes() -> None:
 
 @pytest.mark.parametrize("kind", ["writable", "sealed", "frozen"])
 def test_writing_to_a_read_only_mapping_ends_the_process(kind: str) -> None:
-    """docs/sharing.md, Sharing: mode "r" is the kernel's, whatever a library does."""
+    """README.md, Sharing: mode "r" is the kernel's, whatever a library does."""
     code = f"""
 import ctypes, dlx, numpy as np
 x = dlx.empty(4096, "uint8", shared=True)
@@ -129,7 +129,7 @@ ctypes.memset(t.data_ptr, 7, 1)
 
 @pytest.mark.parametrize("readonly", [False, True])
 def test_mode_r_gives_torch_no_memory(readonly: bool) -> None:
-    """docs/sharing.md, Sharing: torch has no read-only tensors."""
+    """README.md, Sharing: torch has no read-only tensors."""
     torch = requires("torch")
     with dlx.share(ARRAY, readonly=readonly) as h:
         with pytest.raises(dlx.CopyRefused, match="pass mode='cow', or no mode"):
@@ -138,7 +138,7 @@ def test_mode_r_gives_torch_no_memory(readonly: bool) -> None:
 
 
 def test_torch_gets_frozen_memory_without_a_copy() -> None:
-    """docs/sharing.md, Sharing: a private mapping, whose writes stay private."""
+    """README.md, Sharing: a private mapping, whose writes stay private."""
     torch = requires("torch")
     with frozen() as h:
         before = mappings()
@@ -156,7 +156,7 @@ def repeating(array: Any, strides: tuple[int, ...], shape: tuple[int, ...]) -> A
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-5, 5)), max_size=3))
 def test_elements_that_may_repeat_are_found(layout: list[tuple[int, int]]) -> None:
-    """docs/sharing.md, Sharing: all that do; and no others, where there are no gaps."""
+    """README.md, Sharing: all that do; and no others, where there are no gaps."""
     shape, strides = (tuple(n for n, _ in layout), tuple(n for _, n in layout))
     places = offsets(shape, strides)
     repeat, reached = len(set(places)) < len(places), max(places) - min(places) + 1
@@ -171,7 +171,7 @@ def test_elements_that_may_repeat_are_found(layout: list[tuple[int, int]]) -> No
 def test_repeated_elements_are_shared_for_reading(
     copy: bool, strides: tuple[int, int]
 ) -> None:
-    """docs/sharing.md, Sharing: whoever wrote to one would write to others."""
+    """README.md, Sharing: whoever wrote to one would write to others."""
     torch = requires("torch")
     x = dlx.empty(6, "float64", shared=True, like=np)
     x[:] = range(6)
@@ -189,7 +189,7 @@ def test_repeated_elements_are_shared_for_reading(
 
 @pytest.mark.parametrize("share", [promised, sealed])
 def test_torch_gets_a_copy_of_memory_that_can_change(share: Any) -> None:
-    """docs/sharing.md, Sharing: read-only, but not frozen."""
+    """README.md, Sharing: read-only, but not frozen."""
     torch = requires("torch")
     with share() as h:
         x = dlx.attach(h, like=torch)
@@ -199,7 +199,7 @@ def test_torch_gets_a_copy_of_memory_that_can_change(share: Any) -> None:
 
 
 def test_jax_gets_frozen_memory_without_a_copy() -> None:
-    """docs/sharing.md, Sharing: it may be read as long as the array lives."""
+    """README.md, Sharing: it may be read as long as the array lives."""
     jax = requires("jax")
     with dlx.share(ARRAY.astype("f4"), readonly=True) as h:
         before = mappings()
@@ -232,7 +232,7 @@ tell(results)
 
 @pytest.mark.parametrize("share", [sealed, frozen])
 def test_the_kernel_refuses_every_way_to_write(share: Any) -> None:
-    """docs/sharing.md, Security: to another process that tries."""
+    """README.md, Security: to another process that tries."""
     with share() as h, child(TRY) as process:
         denied = "PermissionError"
         assert ask(process, h) == [denied, denied, denied, "OSError", "BufferError"]
@@ -240,7 +240,7 @@ def test_the_kernel_refuses_every_way_to_write(share: Any) -> None:
 
 
 def test_the_owner_of_sealed_memory_writes_on() -> None:
-    """docs/sharing.md, Sharing: readonly=True without a copy."""
+    """README.md, Sharing: readonly=True without a copy."""
     x = dlx.empty(3, "float64", shared=True, like=np)
     with (
         dlx.share(x, copy=False, readonly=True) as h,
@@ -258,7 +258,7 @@ def test_the_owner_of_sealed_memory_writes_on() -> None:
 
 
 def test_memory_that_is_sealed_later_is_attached_for_reading_only() -> None:
-    """docs/sharing.md, Sharing: an older handle of it is told."""
+    """README.md, Sharing: an older handle of it is told."""
     code = """
 x = dlx.empty(3, "float64", shared=True)
 h = dlx.share(x)
@@ -276,7 +276,7 @@ into.read()
 def test_memory_that_no_seal_protects_is_copied_to_be_read_only(
     tmp_path: Any,
 ) -> None:
-    """docs/sharing.md, Sharing: readonly=True of a file."""
+    """README.md, Sharing: readonly=True of a file."""
     x = np.memmap(tmp_path / "file", "f8", "w+", shape=(4,))
     with dlx.share(x, readonly=True) as h:
         assert h.is_copied
@@ -286,7 +286,7 @@ def test_memory_that_no_seal_protects_is_copied_to_be_read_only(
 
 
 def test_frozen_memory_stays_frozen_when_it_is_shared_again() -> None:
-    """docs/sharing.md, Sharing: torch needs no copy of a part."""
+    """README.md, Sharing: torch needs no copy of a part."""
     torch = requires("torch")
     with exporter(readonly=True) as (_, data), Handle(data) as h:
         part = dlx.attach(h)[1]
@@ -301,7 +301,7 @@ def test_frozen_memory_stays_frozen_when_it_is_shared_again() -> None:
 
 @pytest.mark.parametrize("share", HANDLES)
 def test_in_its_own_process_a_handle_gives_the_memory_itself(share: Any) -> None:
-    """docs/sharing.md, Sharing: by address; by handle, bytes and pickle."""
+    """README.md, Sharing: by address; by handle, bytes and pickle."""
     with share() as h:
         t = dlx.attach(h)
         assert dlx.attach(h).data_ptr == t.data_ptr
@@ -315,7 +315,7 @@ def test_in_its_own_process_a_handle_gives_the_memory_itself(share: Any) -> None
 
 
 def test_a_mapping_for_reading_is_not_that_of_the_writer() -> None:
-    """docs/sharing.md, Sharing: mode "r" in the exporting process."""
+    """README.md, Sharing: mode "r" in the exporting process."""
     with dlx.share(ARRAY) as h:
         one, other = dlx.attach(h), dlx.attach(h, mode="r")
         assert one.data_ptr != other.data_ptr
@@ -324,7 +324,7 @@ def test_a_mapping_for_reading_is_not_that_of_the_writer() -> None:
 
 
 def test_an_unknown_mode_is_a_value_error() -> None:
-    """docs/sharing.md, Sharing."""
+    """README.md, Sharing."""
     with dlx.share(ARRAY) as h, pytest.raises(ValueError, match="mode is 'w'"):
         dlx.attach(h, mode="w")
 
@@ -332,7 +332,7 @@ def test_an_unknown_mode_is_a_value_error() -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0, 2), ()])
 @pytest.mark.parametrize("copy", [None, False, True])
 def test_tensors_without_elements_are_shared(shape: Any, copy: Any) -> None:
-    """docs/sharing.md, Sharing: nothing is copied of nothing."""
+    """README.md, Sharing: nothing is copied of nothing."""
     x = dlx.empty(shape, "float32", shared=True, like=np)
     x[...] = 7
     for y in x, np.full(shape, 7, "f4"):
@@ -346,7 +346,7 @@ def test_tensors_without_elements_are_shared(shape: Any, copy: Any) -> None:
 
 
 def test_a_large_sparse_file_is_mapped_in_part(tmp_path: Any) -> None:
-    """docs/sharing.md, Sharing: mode "cow" counts as memory only what it holds."""
+    """README.md, Sharing: mode "cow" counts as memory only what it holds."""
     size = 1 << 42
     path = tmp_path / "large"
     path.touch()
@@ -363,7 +363,7 @@ def test_a_large_sparse_file_is_mapped_in_part(tmp_path: Any) -> None:
 
 
 def test_elsewhere_the_call_says_that_it_takes_linux() -> None:
-    """docs/sharing.md, Sharing: an error at the call, not at the import of dlx."""
+    """README.md, Sharing: an error at the call, not at the import of dlx."""
     code = """
 import sys
 sys.platform = "darwin"
@@ -383,7 +383,7 @@ for call in (
 
 
 def test_importing_dlx_loads_nothing_to_share() -> None:
-    """docs/sharing.md, Sharing: nor does what does not share."""
+    """README.md, Sharing: nor does what does not share."""
     code = """
 import sys, dlx
 dlx.empty(3, "int8")

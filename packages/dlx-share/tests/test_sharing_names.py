@@ -41,7 +41,7 @@ def _alone() -> Iterator[None]:
 
 
 def test_a_name_leads_to_the_memory() -> None:
-    """docs/sharing.md, Names: from another process, for any library."""
+    """README.md, Names: from another process, for any library."""
     torch = requires("torch")
     with dlx.share(ARRAY, name=NAME) as h:
         mine = dlx.attach(h, like=torch)
@@ -52,14 +52,14 @@ def test_a_name_leads_to_the_memory() -> None:
 
 
 def test_memory_gets_a_name_without_a_copy() -> None:
-    """docs/sharing.md, Names: of `dlx.empty(shared=True)`, and of a file."""
+    """README.md, Names: of `dlx.empty(shared=True)`, and of a file."""
     x = dlx.empty(3, "bfloat16", shared=True)
     with dlx.share(x, copy=False, name=NAME):
         assert dlx.attach(f"shm:{NAME}").data_ptr == x.data_ptr
 
 
 def test_a_file_gets_a_name(tmp_path: Path) -> None:
-    """docs/sharing.md, Names: only this user can have named it."""
+    """README.md, Names: only this user can have named it."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
     with dlx.share(x, copy=False, name=NAME):
         x[2] = 7
@@ -67,7 +67,7 @@ def test_a_file_gets_a_name(tmp_path: Path) -> None:
 
 
 def test_a_name_is_private_to_the_user_and_ends_with_the_handle() -> None:
-    """docs/sharing.md, Names: mode 0600, unlinked by `close`."""
+    """README.md, Names: mode 0600, unlinked by `close`."""
     files = open_files()
     h = dlx.share(ARRAY, name=NAME)
     assert os.stat(PATH).st_mode & 0o777 == 0o600
@@ -79,7 +79,7 @@ def test_a_name_is_private_to_the_user_and_ends_with_the_handle() -> None:
 
 
 def test_a_name_is_found_whatever_the_umask() -> None:
-    """docs/sharing.md, Names: its file has mode 0600 under any."""
+    """README.md, Names: its file has mode 0600 under any."""
     before = os.umask(0o777)
     try:
         with dlx.share(ARRAY, name=NAME):
@@ -89,7 +89,7 @@ def test_a_name_is_found_whatever_the_umask() -> None:
 
 
 def test_a_name_ends_with_the_last_reference_and_at_exit() -> None:
-    """docs/sharing.md, Names: not only by `close`."""
+    """README.md, Names: not only by `close`."""
     h = dlx.share(ARRAY, name=NAME)
     del h
     assert not os.path.exists(PATH)
@@ -99,7 +99,7 @@ def test_a_name_ends_with_the_last_reference_and_at_exit() -> None:
 
 
 def test_a_name_in_use_is_refused() -> None:
-    """docs/sharing.md, Names: and stays with its owner."""
+    """README.md, Names: and stays with its owner."""
     files = open_files()
     with dlx.share(ARRAY, name=NAME):
         with pytest.raises(FileExistsError, match="in use") as refused:
@@ -110,7 +110,7 @@ def test_a_name_in_use_is_refused() -> None:
 
 
 def test_memory_that_gets_no_name_is_given_back() -> None:
-    """docs/sharing.md, Names: at once, not with the exception."""
+    """README.md, Names: at once, not with the exception."""
     with dlx.share(ARRAY, name=NAME):
         files = open_files()
         with pytest.raises(FileExistsError) as refused:
@@ -121,7 +121,7 @@ def test_memory_that_gets_no_name_is_given_back() -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\0b", "é" * 101, "../x"])
 def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
-    """docs/sharing.md, Names: nothing outside of the folder."""
+    """README.md, Names: nothing outside of the folder."""
     with pytest.raises(ValueError, match="expected 1 to 200 bytes without '/'"):
         dlx.share(ARRAY, name=name)
     with pytest.raises(ValueError, match="expected 1 to 200 bytes without '/'"):
@@ -130,19 +130,19 @@ def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [5, b"x", Path("x")])
 def test_a_name_is_a_str(name: Any) -> None:
-    """docs/sharing.md, Names: the message says what was found."""
+    """README.md, Names: the message says what was found."""
     with pytest.raises(TypeError, match=r"the name is .*; expected a str"):
         dlx.share(ARRAY, name=name)
 
 
 def test_a_name_has_a_scheme() -> None:
-    """docs/sharing.md, Names: paths are not taken for one."""
+    """README.md, Names: paths are not taken for one."""
     with pytest.raises(ValueError, match="expected 'shm:NAME'"):
         dlx.attach(PATH)
 
 
 def test_a_fork_leaves_the_name_to_its_owner() -> None:
-    """docs/sharing.md, Names: the end of a child does not remove it."""
+    """README.md, Names: the end of a child does not remove it."""
     code = f"""
 h = dlx.share(np.arange(3), name={NAME!r})
 if (pid := os.fork()) == 0:
@@ -169,7 +169,7 @@ def shown(*arguments: str) -> dict[str, Any]:
 
 
 def test_the_name_of_a_killed_owner_is_removed_by_the_command_line() -> None:
-    """docs/sharing.md, Names: and no name that somebody holds."""
+    """README.md, Names: and no name that somebody holds."""
     with child(OWNER) as process:
         told(process)
         t = dlx.attach(f"shm:{NAME}")
@@ -187,7 +187,7 @@ def test_the_name_of_a_killed_owner_is_removed_by_the_command_line() -> None:
 
 
 def test_a_fork_of_a_killed_owner_does_not_hold_its_name() -> None:
-    """docs/sharing.md, Names: the lock is the owner's alone."""
+    """README.md, Names: the lock is the owner's alone."""
     code = f"""
 h = dlx.share(np.arange(3), name={NAME!r})
 if os.fork() == 0:
@@ -203,7 +203,7 @@ into.read()
 
 
 def test_the_name_of_a_killed_owner_can_be_taken() -> None:
-    """docs/sharing.md, Names: a restart needs no cleaning."""
+    """README.md, Names: a restart needs no cleaning."""
     with child(OWNER) as process:
         told(process)
         kill(process)
@@ -213,7 +213,7 @@ def test_the_name_of_a_killed_owner_can_be_taken() -> None:
 
 
 def test_a_name_appears_complete_and_locked() -> None:
-    """docs/sharing.md, Names: an owner killed before leaves nothing."""
+    """README.md, Names: an owner killed before leaves nothing."""
     with dlx.share(ARRAY) as h:
         linked = LinkedFile(PATH, bytes(h))
         assert NAME not in "".join(names())
@@ -228,7 +228,7 @@ def test_a_name_appears_complete_and_locked() -> None:
 
 
 def test_a_name_that_another_file_has_by_now_is_left_alone() -> None:
-    """docs/sharing.md, Names: only what dlx has linked is unlinked."""
+    """README.md, Names: only what dlx has linked is unlinked."""
     with dlx.share(ARRAY, name=NAME):
         os.unlink(PATH)
         Path(PATH).touch()
@@ -237,7 +237,7 @@ def test_a_name_that_another_file_has_by_now_is_left_alone() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"DLXH", bytes(200)])
 def test_a_damaged_name_is_refused_listed_and_removed(data: bytes) -> None:
-    """docs/sharing.md, Names: a `BufferError`."""
+    """README.md, Names: a `BufferError`."""
     Path(PATH).write_bytes(data)
     os.chmod(PATH, 0o600)
     try:
@@ -251,7 +251,7 @@ def test_a_damaged_name_is_refused_listed_and_removed(data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_is_no_file_is_not_opened_for_a_name(tmp_path: Path, kind: str) -> None:
-    """docs/sharing.md, Security: everybody may write to the folder."""
+    """README.md, Security: everybody may write to the folder."""
     with dlx.share(ARRAY) as h:
         (tmp_path / "file").write_bytes(bytes(h))
         if kind == "link":
@@ -272,7 +272,7 @@ def test_what_is_no_file_is_not_opened_for_a_name(tmp_path: Path, kind: str) -> 
 def test_a_file_that_others_could_have_linked_is_no_name(
     tmp_path: Path, mode: int
 ) -> None:
-    """docs/sharing.md, Security: whoever may write to a file may link it, too."""
+    """README.md, Security: whoever may write to a file may link it, too."""
     scratch = f"/dev/shm/scratch-{os.getpid()}"
     with dlx.share(ARRAY) as h:
         Path(scratch).write_bytes(bytes(h))
@@ -293,7 +293,7 @@ def test_a_file_that_others_could_have_linked_is_no_name(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_name_that_another_user_made_is_refused() -> None:
-    """docs/sharing.md, Security: everybody may write to the folder."""
+    """README.md, Security: everybody may write to the folder."""
     with dlx.share(ARRAY) as h:
         Path(PATH).write_bytes(bytes(h))
     os.chown(PATH, 65534, 65534)
@@ -308,7 +308,7 @@ def test_a_name_that_another_user_made_is_refused() -> None:
 
 
 def test_the_command_line_shows_a_table_with_and_without_rich() -> None:
-    """docs/sharing.md, Names."""
+    """README.md, Names."""
     with dlx.share(ARRAY, name=NAME):
         for result in run("shm"), run_with("shm", rich=ABSENT):
             assert (result.returncode, result.stderr) == (0, "")

@@ -38,7 +38,7 @@ refuses("proc", lambda: h.send(one))
 
 
 def test_without_proc_memory_is_copied_and_the_rest_says_what_is_missing() -> None:
-    """docs/sharing.md, What happens when: in a container that does not mount it."""
+    """README.md, What happens when: in a container that does not mount it."""
     apart = ["unshare", "--mount", "sh", "-c"]
     command = 'umount -l /proc && exec "$0" "$@"'
     if subprocess.run([*apart, command, "true"], capture_output=True).returncode:
@@ -90,13 +90,13 @@ assert dlx.attach(dlx.share(x)).tolist() == [1] * 5
 
 
 def test_without_descriptors_each_call_says_so_and_goes_on_afterwards() -> None:
-    """docs/sharing.md, What happens when: a `BufferError`, with what helps."""
+    """README.md, What happens when: a `BufferError`, with what helps."""
     code = BEGIN + REFUSES + WITHOUT_DESCRIPTORS
     assert run_python(code) == (0, "", "")
 
 
 def test_memory_beyond_a_limit_of_file_sizes_is_a_buffer_error() -> None:
-    """docs/sharing.md, What happens when: nothing is left of it."""
+    """README.md, What happens when: nothing is left of it."""
     code = f"""{BEGIN}{REFUSES}
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -49,7 +49,7 @@ def framed(data: bytes | bytearray) -> bytes:
 
 
 def test_a_socket_brings_the_memory_along(pair: Pair) -> None:
-    """docs/sharing.md, Sharing: two handles, one after the other."""
+    """README.md, Sharing: two handles, one after the other."""
     one, other = pair
     with dlx.share(ARRAY) as h, dlx.share(ARRAY + 1) as second:
         for each in h, second:
@@ -61,7 +61,7 @@ def test_a_socket_brings_the_memory_along(pair: Pair) -> None:
 
 
 def test_what_arrives_is_closed_in_programs_that_are_started(pair: Pair) -> None:
-    """docs/sharing.md, Sharing: no descriptor is inherited."""
+    """README.md, Sharing: no descriptor is inherited."""
     with dlx.share(ARRAY) as h:
         h.send(pair[0])
         with Handle.recv(pair[1]) as back:
@@ -69,7 +69,7 @@ def test_what_arrives_is_closed_in_programs_that_are_started(pair: Pair) -> None
 
 
 def test_a_read_only_handle_brings_a_descriptor_that_cannot_write(pair: Pair) -> None:
-    """docs/sharing.md, Security: also where no seal forbids it."""
+    """README.md, Security: also where no seal forbids it."""
     x = dlx.empty(6, "float64", shared=True)
     part = dlx.from_pointer(x.data_ptr, (6,), "float64", owner=x, readonly=True)
     with dlx.share(part, copy=False) as h:
@@ -84,7 +84,7 @@ def test_a_read_only_handle_brings_a_descriptor_that_cannot_write(pair: Pair) ->
 
 
 def test_a_handle_in_many_pieces_arrives(pair: Pair) -> None:
-    """docs/sharing.md, Sharing: a stream has no messages."""
+    """README.md, Sharing: a stream has no messages."""
     one, other = pair
     with dlx.share(ARRAY) as h:
         data, files = framed(bytes(h)), [h._file]
@@ -97,7 +97,7 @@ def test_a_handle_in_many_pieces_arrives(pair: Pair) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 4, 5, 100])
 def test_a_truncated_handle_is_the_end_of_the_stream(pair: Pair, kept: int) -> None:
-    """docs/sharing.md, Security: an `EOFError`, and its descriptor is closed."""
+    """README.md, Security: an `EOFError`, and its descriptor is closed."""
     with dlx.share(ARRAY) as h:
         deliver(pair, framed(bytes(h))[:kept], [h._file])
         files = open_files()
@@ -108,7 +108,7 @@ def test_a_truncated_handle_is_the_end_of_the_stream(pair: Pair, kept: int) -> N
 
 @pytest.mark.parametrize("count", [0, 2, 3, 200])
 def test_another_number_of_descriptors_is_refused(pair: Pair, count: int) -> None:
-    """docs/sharing.md, Security: and all of them are closed."""
+    """README.md, Security: and all of them are closed."""
     with dlx.share(ARRAY) as h:
         deliver(pair, framed(bytes(h)), [h._file] * count)
         files = open_files()
@@ -118,7 +118,7 @@ def test_another_number_of_descriptors_is_refused(pair: Pair, count: int) -> Non
 
 
 def test_descriptors_that_come_later_are_dropped(pair: Pair) -> None:
-    """docs/sharing.md, Security: they stay with the kernel."""
+    """README.md, Security: they stay with the kernel."""
     one, other = pair
     with dlx.share(ARRAY) as h:
         data = framed(bytes(h))
@@ -141,7 +141,7 @@ def test_descriptors_that_come_later_are_dropped(pair: Pair) -> None:
     ],
 )
 def test_what_is_no_handle_is_refused(pair: Pair, sent: bytes) -> None:
-    """docs/sharing.md, Security: before as much is waited for as it says."""
+    """README.md, Security: before as much is waited for as it says."""
     files = open_files()
     with open("/dev/null") as null:
         deliver(pair, sent, [null.fileno()])
@@ -192,7 +192,7 @@ def null(_: Path) -> int:
 def test_a_descriptor_of_something_else_is_refused(
     pair: Pair, tmp_path: Path, make: Any, inode: bool
 ) -> None:
-    """docs/sharing.md, Security: also if the bytes say its inode."""
+    """README.md, Security: also if the bytes say its inode."""
     with dlx.share(ARRAY) as h:
         file = make(tmp_path)
         found = os.fstat(file)
@@ -209,7 +209,7 @@ def test_a_descriptor_of_something_else_is_refused(
 
 
 def test_a_segment_that_can_only_be_read_is_refused_for_writing(pair: Pair) -> None:
-    """docs/sharing.md, Security: when it arrives, not when it is mapped."""
+    """README.md, Security: when it arrives, not when it is mapped."""
     with dlx.share(ARRAY, readonly=True) as h:
         data = bytearray(bytes(h))
         struct.pack_into("<I", data, 12, 0)  # no flags
@@ -219,7 +219,7 @@ def test_a_segment_that_can_only_be_read_is_refused_for_writing(pair: Pair) -> N
 
 
 def test_memory_is_frozen_only_if_the_kernel_says_so(pair: Pair) -> None:
-    """docs/sharing.md, Security: or a private mapping would not be private."""
+    """README.md, Security: or a private mapping would not be private."""
     with dlx.share(ARRAY) as h:
         data = bytearray(bytes(h))
         struct.pack_into("<I", data, 12, 3)  # read-only, frozen
@@ -229,7 +229,7 @@ def test_memory_is_frozen_only_if_the_kernel_says_so(pair: Pair) -> None:
 
 
 def test_memory_that_others_can_truncate_is_taken_if_asked(pair: Pair) -> None:
-    """docs/sharing.md, Security: `paths=True`, here without a path."""
+    """README.md, Security: `paths=True`, here without a path."""
     block = SharedMemory(create=True, size=64)
     try:
         x: Any = np.ndarray((8,), "f8", buffer=block.buf)
@@ -252,7 +252,7 @@ def test_memory_that_others_can_truncate_is_taken_if_asked(pair: Pair) -> None:
 @given(st.data())
 @settings(max_examples=200)
 def test_forged_messages_give_the_memory_or_an_error(data: st.DataObject) -> None:
-    """docs/sharing.md, Security: and leave no descriptor."""
+    """README.md, Security: and leave no descriptor."""
     files = open_files()
     one, other = socket.socketpair()
     with one, other, dlx.share(ARRAY) as h:
@@ -276,7 +276,7 @@ def test_forged_messages_give_the_memory_or_an_error(data: st.DataObject) -> Non
 
 
 def test_a_closed_handle_is_not_sent(pair: Pair) -> None:
-    """docs/sharing.md, Sharing."""
+    """README.md, Sharing."""
     h = dlx.share(ARRAY)
     h.close()
     with pytest.raises(BufferError, match="closed"):
@@ -284,7 +284,7 @@ def test_a_closed_handle_is_not_sent(pair: Pair) -> None:
 
 
 def test_only_streams_are_taken() -> None:
-    """docs/sharing.md, Sharing: others have no descriptors, or cut messages."""
+    """README.md, Sharing: others have no descriptors, or cut messages."""
     one, other = socket.socketpair(type=socket.SOCK_DGRAM)
     with one, other, dlx.share(ARRAY) as h:
         with pytest.raises(ValueError, match="stream of AF_UNIX"):
@@ -296,7 +296,7 @@ def test_only_streams_are_taken() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("readonly", [False, True])
 def test_another_user_gets_memory_by_a_socket_only(readonly: bool) -> None:
-    """docs/sharing.md, Security: segments have mode 0600."""
+    """README.md, Security: segments have mode 0600."""
     code = f"""
 import os, socket, sys
 import dlx, numpy as np, pytest

@@ -2,7 +2,7 @@
 
 `register` puts dlx beside what distributed knows. It is needed in the client and in
 each worker, for which ``distributed.worker.preload`` names this module; `check` asks
-them. `docs/sharing.md` has five minutes of it.
+them. `examples/dask_workers.py` of dlx-share is a program that does so.
 """
 
 from __future__ import annotations

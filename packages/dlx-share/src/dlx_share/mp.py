@@ -1,7 +1,7 @@
 """Tensors in `multiprocessing`: of any dtype, and shared memory as what it is.
 
 `register` has queues, pipes, pools and arguments of processes send tensors by dlx.
-`docs/sharing.md` shows it. Linux only.
+Linux only.
 """
 
 from __future__ import annotations

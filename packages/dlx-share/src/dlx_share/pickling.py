@@ -1,8 +1,8 @@
 """Pickles of any object whose tensors of other libraries travel by dlx.
 
 `dumps` and `Pickler` pickle tensors of torch, JAX and MLX, and arrays of ml_dtypes, as
-`dlx.pickling` does a `dlx.Tensor`. `docs/sharing.md` says what becomes of which tensor.
-Unpickling runs code: load only what you trust.
+`dlx.pickling` does a `dlx.Tensor`. The README of dlx-share says what becomes of which
+tensor. Unpickling runs code: load only what you trust.
 """
 
 from __future__ import annotations

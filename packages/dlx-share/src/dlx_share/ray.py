@@ -2,7 +2,8 @@
 
 `register` is called where objects are made, and in workers by
 ``runtime_env={"worker_process_setup_hook": "dlx_share.ray.register"}``. Who reads them
-needs dlx and no call. `docs/sharing.md` has five minutes of it.
+needs dlx and no call. `examples/ray_store.py` and `ray_actors.py` of dlx-share are
+programs that do so.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_the_module_is_one_of_dlx_too() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_tensor_arrives_as_it_was(client: Any, case: str) -> None:
-    """docs/sharing.md, dask: in another worker, and in the client."""
+    """README.md, Engines: in another worker, and in the client."""
     if case.startswith("mlx"):
         pytest.importorskip("mlx.core")
     gathered, described = send(client, made, describe, case)
@@ -79,14 +79,14 @@ def read_only(x: Any) -> Any:
 
 @pytest.mark.parametrize("case", ["dlx read-only", "dlx float32"])
 def test_read_only_is_kept(client: Any, case: str) -> None:
-    """docs/sharing.md, dask: as pickles keep it."""
+    """README.md, Engines: as pickles keep it."""
     gathered, elsewhere = send(client, made, read_only, case)
     assert gathered.readonly == elsewhere == (case == "dlx read-only")
 
 
 @pytest.mark.parametrize("library", ["torch", "jax", "mlx", "dlx", "mixin"])
 def test_a_frame_is_the_memory_of_the_tensor(library: str) -> None:
-    """docs/sharing.md, dask: neither end copies; the addresses are equal."""
+    """README.md, Engines: neither end copies; the addresses are equal."""
     if library == "mlx":
         pytest.importorskip("mlx.core")
     x = BIG[library]()
@@ -100,7 +100,7 @@ def test_a_frame_is_the_memory_of_the_tensor(library: str) -> None:
 
 
 def test_a_frame_that_nobody_may_write_to_is_copied_for_torch() -> None:
-    """docs/sharing.md, dask: tried by writing."""
+    """README.md, Engines: tried by writing."""
     header, frames = distributed.protocol.serialize(BIG["torch"]())
     store = bytes(frames[0])
     back = distributed.protocol.deserialize(header, [store])
@@ -110,7 +110,7 @@ def test_a_frame_that_nobody_may_write_to_is_copied_for_torch() -> None:
 
 
 def test_numbers_that_numpy_has_go_the_way_of_distributed() -> None:
-    """docs/sharing.md, dask: torch's own path stays."""
+    """README.md, Engines: torch's own path stays."""
     torch = requires("torch")
     header, _ = distributed.protocol.serialize(torch.ones(3, requires_grad=True))
     assert header["sub-header"]["requires_grad"]
@@ -153,7 +153,7 @@ def seen(x: Any) -> tuple[Any, ...]:
     ["sparse", "conjugate", "parameter", "gradient", "int4 of jax", "key of jax"],
 )
 def test_what_dlx_cannot_describe_is_pickled(client: Any, name: str) -> None:
-    """docs/sharing.md, dask: without dlx, most of these never arrive."""
+    """README.md, Engines: without dlx, most of these never arrive."""
     gathered, there = send(client, more_than_dlpack, seen, name)
     assert seen(gathered) == there == seen(more_than_dlpack(name))
 
@@ -165,7 +165,7 @@ def among_others(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["torch", "jax", "dlx"])
 def test_tensors_inside_of_others_arrive(client: Any, name: str) -> None:
-    """docs/sharing.md, dask: in a dictionary with a lambda."""
+    """README.md, Engines: in a dictionary with a lambda."""
     gathered, there = send(client, among_others, lambda x: describe(x["tensor"]), name)
     assert describe(gathered["tensor"]) == there == describe(BIG[name]())
 
@@ -175,7 +175,7 @@ def test_tensors_inside_of_others_arrive(client: Any, name: str) -> None:
 
 @pytest.mark.parametrize("library", ["torch", "jax", "mlx", "dlx"])
 def test_dask_knows_how_large_a_tensor_is(library: str) -> None:
-    """docs/sharing.md, dask: it plans by that."""
+    """README.md, Engines: it plans by that."""
     if library == "mlx":
         pytest.importorskip("mlx.core")
     x = BIG[library]()
@@ -183,7 +183,7 @@ def test_dask_knows_how_large_a_tensor_is(library: str) -> None:
 
 
 def test_dask_knows_how_large_a_sparse_tensor_is() -> None:
-    """docs/sharing.md, dask: torch raises for `nbytes`, which workers would log."""
+    """README.md, Engines: torch raises for `nbytes`, which workers would log."""
     torch = requires("torch")
     x = torch.eye(3, dtype=torch.float64).to_sparse()
     indices, values = 3 * 2 * 8, 3 * 8
@@ -191,7 +191,7 @@ def test_dask_knows_how_large_a_sparse_tensor_is() -> None:
 
 
 def test_equal_tensors_have_equal_tokens() -> None:
-    """docs/sharing.md, dask: a task of the same tensor is the same task."""
+    """README.md, Engines: a task of the same tensor is the same task."""
     x, y = CASES["dlx bfloat16"](), CASES["dlx bfloat16"]()
     token = dask.base.tokenize
     assert token(x) == token(y) != token(CASES["dlx int4"]())
@@ -210,7 +210,7 @@ def written(handle: Any) -> tuple[Any, Any]:
 
 
 def test_a_handle_is_the_same_pages_everywhere(client: Any) -> None:
-    """docs/sharing.md, dask: device and inode are equal, and writes are seen."""
+    """README.md, Engines: device and inode are equal, and writes are seen."""
     handle, (there, _) = send(client, shared, written, None)
     t = dlx.attach(handle)
     assert place(t.data_ptr) == there
@@ -218,7 +218,7 @@ def test_a_handle_is_the_same_pages_everywhere(client: Any) -> None:
 
 
 def test_a_handle_that_has_arrived_outlives_the_first(client: Any) -> None:
-    """docs/sharing.md, dask: the scheduler may drop any replica."""
+    """README.md, Engines: the scheduler may drop any replica."""
     one, other = client.scheduler_info()["workers"]
     first = client.submit(shared, None, workers=[one], pure=False)
     second = client.submit(pickle.loads, client.submit(pickle.dumps, first), pure=False)
@@ -236,7 +236,7 @@ OWN = HEADER["sub-header"]["dlx"]
 
 @given(st.data())
 def test_a_forged_header_is_a_buffer_error(data: st.DataObject) -> None:
-    """docs/sharing.md, Security: never other memory."""
+    """README.md, Security: never other memory."""
     anything = st.one_of(
         *(st.none(), st.integers(-(2**70), 2**70), st.text(max_size=3), st.floats()),
         st.lists(st.integers(-(2**65), 2**65), max_size=3).map(tuple),
@@ -257,20 +257,20 @@ def test_a_forged_header_is_a_buffer_error(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"dlx": None}, None, 5, {"sub-header": {}}])
 def test_a_header_of_nobody_is_a_buffer_error(own: Any) -> None:
-    """docs/sharing.md, Security: JAX has no other serializer."""
+    """README.md, Security: JAX has no other serializer."""
     with pytest.raises(BufferError, match="damaged"):
         distributed.protocol.deserialize(HEADER | {"sub-header": own}, FRAMES)
 
 
 @pytest.mark.parametrize("frames", [[], [b"", b""], [b"\0" * 5], [5]])
 def test_forged_frames_are_a_buffer_error(frames: Any) -> None:
-    """docs/sharing.md, Security: all bytes have to be used."""
+    """README.md, Security: all bytes have to be used."""
     with pytest.raises(BufferError, match=r"damaged|a buffer that has 5"):
         distributed.protocol.deserialize(HEADER, frames)
 
 
 def test_another_version_is_told() -> None:
-    """docs/sharing.md, Pickling: both ends need the same."""
+    """README.md, Pickling: both ends need the same."""
     forged = HEADER | {"sub-header": {"dlx": (2, *OWN[1:])}}
     with pytest.raises(BufferError, match="version 2"):
         distributed.protocol.deserialize(forged, FRAMES)
@@ -280,7 +280,7 @@ def test_another_version_is_told() -> None:
 
 
 def test_registered_workers_pass(client: Any) -> None:
-    """docs/sharing.md, dask: `check` returns nothing."""
+    """README.md, Engines: `check` returns nothing."""
     dlx_share.dask.check(client)
 
 
@@ -314,7 +314,7 @@ def regain(_: Any = None) -> None:
 def test_a_worker_that_is_not_ready_is_named(
     client: Any, spoil: Any, match: str
 ) -> None:
-    """docs/sharing.md, dask: by its address, and why."""
+    """README.md, Engines: by its address, and why."""
     one, other = client.scheduler_info()["workers"]
     client.run(spoil, workers=[other])
     with pytest.raises(RuntimeError, match=match) as caught:
@@ -325,7 +325,7 @@ def test_a_worker_that_is_not_ready_is_named(
 
 
 def test_no_library_is_imported_before_its_tensors() -> None:
-    """docs/sharing.md, dask: in any order of imports."""
+    """README.md, Engines: in any order of imports."""
     code = """
     import sys
     import dlx_share.dask
@@ -347,7 +347,7 @@ def test_no_library_is_imported_before_its_tensors() -> None:
 
 
 def test_a_process_that_only_receives_needs_no_import() -> None:
-    """docs/sharing.md, dask: the library is imported when its tensor arrives."""
+    """README.md, Engines: the library is imported when its tensor arrives."""
     header, frames = distributed.protocol.serialize(CASES["jax bfloat16"]())
     code = f"""
     import dlx_share.dask, sys

@@ -30,7 +30,7 @@ def double(handle: Any) -> Any:
 
 
 def test_a_handle_shares(executor: Any) -> None:
-    """docs/sharing.md, joblib and loky: the same pages, written to there."""
+    """README.md, Engines: the same pages, written to there."""
     with dlx.share(np.arange(4.0)) as handle:
         t = dlx.attach(handle)
         there = executor.submit(double, handle).result(60)
@@ -44,7 +44,7 @@ def twice(handle: Any) -> float:
 
 
 def test_joblib_passes_handles() -> None:
-    """docs/sharing.md, joblib and loky: `Parallel` over one memory."""
+    """README.md, Engines: `Parallel` over one memory."""
     joblib = requires("joblib")
     with dlx.share(np.ones(1000)) as handle:
         run = joblib.delayed(twice)

@@ -111,7 +111,7 @@ EVERY = """
 
 @by_method
 def test_every_tensor_arrives_as_it_was(tmp_path: Path, method: str) -> None:
-    """docs/sharing.md, multiprocessing: of NumPy, dlx and mixin classes."""
+    """README.md, Engines: of NumPy, dlx and mixin classes."""
     check_run(tmp_path, EVERY, method, "numpy dlx mixin")
 
 
@@ -121,7 +121,7 @@ def test_every_tensor_arrives_as_it_was(tmp_path: Path, method: str) -> None:
 def test_every_tensor_of_a_library_arrives_as_it_was(
     tmp_path: Path, method: str, library: str
 ) -> None:
-    """docs/sharing.md, multiprocessing: JAX has threads, so it does not fork."""
+    """README.md, Engines: JAX has threads, so it does not fork."""
     requires(library)
     check_run(tmp_path, EVERY, method, library)
 
@@ -151,7 +151,7 @@ WRITTEN = """
 def test_only_shared_memory_is_written_to_by_others(
     tmp_path: Path, method: str
 ) -> None:
-    """docs/sharing.md, multiprocessing: tried by writing, at the other end."""
+    """README.md, Engines: tried by writing, at the other end."""
     check_run(tmp_path, WRITTEN, method, "numpy dlx")
 
 
@@ -171,7 +171,7 @@ def check(x, described, y):
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_arguments_of_a_process_arrive(tmp_path: Path, method: str) -> None:
-    """docs/sharing.md, multiprocessing: of `Process`, while it starts."""
+    """README.md, Engines: of `Process`, while it starts."""
     check_run(tmp_path, ARGUMENTS, method, "numpy dlx")
 
 
@@ -187,7 +187,7 @@ def twice(x):
 
 
 def test_a_pool_takes_and_returns_tensors(tmp_path: Path) -> None:
-    """docs/sharing.md, multiprocessing: registered by its initializer."""
+    """README.md, Engines: registered by its initializer."""
     requires("torch")
     check_run(tmp_path, POOL, "spawn", "numpy torch")
 
@@ -220,7 +220,7 @@ def stop(receive, send):
 
 
 def test_a_killed_receiver_leaves_nothing_behind(tmp_path: Path) -> None:
-    """docs/sharing.md, multiprocessing: the kernel counts."""
+    """README.md, Engines: the kernel counts."""
     check_run(tmp_path, KILLED, "fork", "numpy dlx")
 
 
@@ -269,7 +269,7 @@ def put(queue, make):
 def test_what_a_child_sends_arrives_though_it_has_ended(
     tmp_path: Path, method: str
 ) -> None:
-    """docs/sharing.md, multiprocessing: private memory, and shared."""
+    """README.md, Engines: private memory, and shared."""
     check_run(tmp_path, ENDED, method, "numpy dlx")
 
 
@@ -287,7 +287,7 @@ with Client(sys.argv[1], "AF_UNIX") as there:
 def test_what_a_program_sends_arrives_or_says_that_it_has_ended(
     tmp_path: Path,
 ) -> None:
-    """docs/sharing.md, multiprocessing: a program is no child; nothing raises here."""
+    """README.md, Engines: a program is no child; nothing raises here."""
     from multiprocessing.connection import Listener
 
     path = str(tmp_path / "socket")
@@ -335,7 +335,7 @@ def arrays(count):
 
 @by_method
 def test_more_arrays_than_descriptors_arrive(tmp_path: Path, method: str) -> None:
-    """docs/sharing.md, multiprocessing: of private memory, and of shared."""
+    """README.md, Engines: of private memory, and of shared."""
     check_run(tmp_path, MANY, method, "numpy")
 
 
@@ -353,7 +353,7 @@ UNREAD = """
 
 
 def test_a_message_that_nobody_reads_leaves_nothing(tmp_path: Path) -> None:
-    """docs/sharing.md, multiprocessing: no descriptor waits for private memory."""
+    """README.md, Engines: no descriptor waits for private memory."""
     check_run(tmp_path, UNREAD, "fork", "numpy")
 
 
@@ -372,7 +372,7 @@ def double():
 
 
 def test_a_pool_delivers_what_the_library_refuses(tmp_path: Path) -> None:
-    """docs/sharing.md, multiprocessing: as something that says why."""
+    """README.md, Engines: as something that says why."""
     requires("jax")
     check_run(tmp_path, REFUSED, "spawn", "numpy jax")
 
@@ -393,7 +393,7 @@ def reducers(monkeypatch: pytest.MonkeyPatch) -> dict[type, Any]:
 @pytest.mark.usefixtures("reducers")
 @pytest.mark.parametrize("name", ["gradient", "sparse", "object"])
 def test_what_dlx_cannot_describe_goes_the_old_way(name: str) -> None:
-    """docs/sharing.md, multiprocessing: torch's own reducer, or none."""
+    """README.md, Engines: torch's own reducer, or none."""
     torch = requires("torch")
 
     dlx_share.mp.register(torch.Tensor, np.ndarray)
@@ -408,7 +408,7 @@ def test_what_dlx_cannot_describe_goes_the_old_way(name: str) -> None:
 
 
 def test_a_class_is_registered_once(reducers: dict[type, Any]) -> None:
-    """docs/sharing.md, multiprocessing: call it as often as you like."""
+    """README.md, Engines: call it as often as you like."""
     dlx_share.mp.register(dlx.Tensor)
     first = reducers[dlx.Tensor]
     dlx_share.mp.register(dlx.Tensor)
@@ -418,7 +418,7 @@ def test_a_class_is_registered_once(reducers: dict[type, Any]) -> None:
 @pytest.mark.usefixtures("reducers")
 @pytest.mark.parametrize("cls", [int, object, dict, b"instance"])
 def test_other_classes_are_refused(cls: Any) -> None:
-    """docs/sharing.md, multiprocessing: with what is accepted."""
+    """README.md, Engines: with what is accepted."""
     with pytest.raises(TypeError, match="expected dlx"):
         dlx_share.mp.register(cls)
 
@@ -426,7 +426,7 @@ def test_other_classes_are_refused(cls: Any) -> None:
 @pytest.mark.usefixtures("reducers")
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_tensors_are_pickled_in_every_protocol(protocol: int) -> None:
-    """docs/sharing.md, multiprocessing: with their bytes."""
+    """README.md, Engines: with their bytes."""
     dlx_share.mp.register(dlx.Tensor)
     x = CASES["dlx bfloat16"]()
     text = bytes(ForkingPickler.dumps(x, protocol))
@@ -435,7 +435,7 @@ def test_tensors_are_pickled_in_every_protocol(protocol: int) -> None:
 
 @pytest.mark.usefixtures("reducers")
 def test_all_classes_are_registered_where_none_is_named() -> None:
-    """docs/sharing.md, multiprocessing: as for dask and Ray; nothing is imported."""
+    """README.md, Engines: as for dask and Ray; nothing is imported."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     dlx_share.mp.register()
     dlx_share.mp.register()
@@ -448,7 +448,7 @@ def test_all_classes_are_registered_where_none_is_named() -> None:
 
 @pytest.mark.usefixtures("reducers")
 def test_a_library_that_registers_later_keeps_what_dlx_cannot_do() -> None:
-    """docs/sharing.md, multiprocessing: torch does, when it is imported."""
+    """README.md, Engines: torch does, when it is imported."""
     dlx_share.mp.register()
     ForkingPickler.register(np.ndarray, lambda x: (len, ("ab",)))
     assert ForkingPickler.loads(ForkingPickler.dumps(np.array([None]))) == 2
@@ -457,7 +457,7 @@ def test_a_library_that_registers_later_keeps_what_dlx_cannot_do() -> None:
 
 
 def test_register_without_classes_imports_nothing() -> None:
-    """docs/sharing.md, multiprocessing: libraries may be imported later."""
+    """README.md, Engines: libraries may be imported later."""
     code = """
 import sys, dlx_share.mp
 dlx_share.mp.register()
@@ -471,7 +471,7 @@ assert b"dlx_share.mp" in bytes(ForkingPickler.dumps(np.ones(3)))
 
 @pytest.mark.usefixtures("reducers")
 def test_a_tensor_on_a_device_goes_the_old_way() -> None:
-    """docs/sharing.md, multiprocessing: which refuses it."""
+    """README.md, Engines: which refuses it."""
     dlx_share.mp.register(dlx.Tensor)
     t = dlx.from_pointer(4096, (2,), "float32", device="cuda:0")
     with pytest.raises(BufferError, match="cuda:0"):
@@ -480,7 +480,7 @@ def test_a_tensor_on_a_device_goes_the_old_way() -> None:
 
 @pytest.mark.usefixtures("reducers")
 def test_another_file_than_the_one_described_is_refused() -> None:
-    """docs/sharing.md, Security: it says so when it is used, and is closed."""
+    """README.md, Security: it says so when it is used, and is closed."""
     from multiprocessing.resource_sharer import DupFd
 
     with dlx.share(bytearray(100_000)) as h, open("/proc/self/maps") as other:
@@ -497,7 +497,7 @@ def test_another_file_than_the_one_described_is_refused() -> None:
 
 
 def test_dlx_alone_loads_no_engine() -> None:
-    """docs/sharing.md, Engines: nothing is imported unasked."""
+    """README.md, Engines: nothing is imported unasked."""
     code = """
     import sys, dlx
     loaded = {"dask", "distributed", "ray", "mpi4py", "multiprocessing", "dlx_share.mp"}

@@ -48,7 +48,7 @@ def check_run(tmp_path: Path, code: str) -> None:
 
 
 def test_every_tensor_arrives_as_it_was(tmp_path: Path) -> None:
-    """docs/sharing.md, MPI: in band and out of band, with other libraries' too."""
+    """README.md, Engines: in band and out of band, with other libraries' too."""
     requires("torch"), requires("jax")
     check_run(
         tmp_path,
@@ -70,7 +70,7 @@ def test_every_tensor_arrives_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_tensor_of_dlx_and_a_mixin_class_need_no_call(tmp_path: Path) -> None:
-    """docs/sharing.md, MPI: they pickle by themselves, and what is sent is theirs."""
+    """README.md, Engines: they pickle by themselves, and what is sent is theirs."""
     check_run(
         tmp_path,
         """
@@ -84,7 +84,7 @@ def test_a_tensor_of_dlx_and_a_mixin_class_need_no_call(tmp_path: Path) -> None:
 
 
 def test_the_memory_itself_is_sent_and_received(tmp_path: Path) -> None:
-    """docs/sharing.md, MPI: numbers as numbers, all others as bytes."""
+    """README.md, Engines: numbers as numbers, all others as bytes."""
     check_run(
         tmp_path,
         """
@@ -109,7 +109,7 @@ def test_the_memory_itself_is_sent_and_received(tmp_path: Path) -> None:
 
 
 def test_read_only_memory_receives_nothing(tmp_path: Path) -> None:
-    """docs/sharing.md, MPI: tried by writing."""
+    """README.md, Engines: tried by writing."""
     check_run(
         tmp_path,
         """
@@ -130,7 +130,7 @@ def test_read_only_memory_receives_nothing(tmp_path: Path) -> None:
 
 
 def test_a_handle_is_the_same_pages_in_both(tmp_path: Path) -> None:
-    """docs/sharing.md, MPI: device and inode are equal, and writes are seen."""
+    """README.md, Engines: device and inode are equal, and writes are seen."""
     check_run(
         tmp_path,
         """

@@ -132,7 +132,7 @@ def get(ref: Any) -> Any:
 
 
 def test_workers_are_registered_by_the_hook(one: Any) -> None:
-    """docs/sharing.md, Ray: without a call in them."""
+    """README.md, Engines: without a call in them."""
     assert get(one.settings.remote()) == "dlx_share.ray"
 
 
@@ -142,7 +142,7 @@ def test_the_module_is_one_of_dlx_too() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_tensor_arrives_as_it_was(one: Any, other: Any, case: str) -> None:
-    """docs/sharing.md, Ray: between actors, and in the driver."""
+    """README.md, Engines: between actors, and in the driver."""
     if case.startswith("mlx"):
         pytest.importorskip("mlx.core")
     made = one.make.remote(case)
@@ -159,7 +159,7 @@ def test_a_tensor_arrives_as_it_was(one: Any, other: Any, case: str) -> None:
 
 @pytest.mark.parametrize("library", IN_PLACE)
 def test_the_store_is_read_in_place(one: Any, library: str) -> None:
-    """docs/sharing.md, Ray: one address in a process, the same pages in another."""
+    """README.md, Engines: one address in a process, the same pages in another."""
     ref = ray.put(BIG[library]())
     x, y = get(ref), get(ref)
     assert address(x) == address(y)
@@ -167,7 +167,7 @@ def test_the_store_is_read_in_place(one: Any, library: str) -> None:
 
 
 def test_torch_gets_memory_of_its_own(one: Any) -> None:
-    """docs/sharing.md, Ray: tried by writing, here and there."""
+    """README.md, Engines: tried by writing, here and there."""
     ref = ray.put(BIG["torch"]())
     x, y = get(ref), get(ref)
     x[0] = 7
@@ -207,7 +207,7 @@ def try_to_write(x: Any) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.filterwarnings("ignore:Some donated buffers")
 def test_nothing_writes_into_the_store(other: Any, library: str) -> None:
-    """docs/sharing.md, Ray: by what dlx gave; another process reads what was put."""
+    """README.md, Engines: by what dlx gave; another process reads what was put."""
     if library == "mlx":
         pytest.importorskip("mlx.core")
     ref = ray.put(BIG[library]())
@@ -218,7 +218,7 @@ def test_nothing_writes_into_the_store(other: Any, library: str) -> None:
 
 
 def test_a_handle_is_the_same_pages_in_an_actor(one: Any) -> None:
-    """docs/sharing.md, Ray: held by Ray's reference count."""
+    """README.md, Engines: held by Ray's reference count."""
     with dlx.share(BIG["torch"]()) as handle:
         t = dlx.attach(handle, like="torch")
         assert get(one.write_shared.remote(ray.put(handle))) == place(address(t))
@@ -230,7 +230,7 @@ def test_a_handle_is_the_same_pages_in_an_actor(one: Any) -> None:
 
 @pytest.mark.parametrize("name", ["gradient", "parameter", "sparse"])
 def test_what_dlx_cannot_describe_is_pickled_as_ever(name: str) -> None:
-    """docs/sharing.md, Ray: by torch itself."""
+    """README.md, Engines: by torch itself."""
     torch = requires("torch")
     x = torch.ones(2, 2, requires_grad=name == "gradient")
     if name == "parameter":
@@ -267,7 +267,7 @@ PROGRAM = """
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 @pytest.mark.parametrize("kind", ["numpy", "bfloat16", "transposed", "torch", "jax"])
 def test_tensors_are_pickled_in_any_protocol(kind: str, protocol: int) -> None:
-    """docs/sharing.md, Ray: as `torch.save(pickle_module=ray.cloudpickle)` asks."""
+    """README.md, Engines: as `torch.save(pickle_module=ray.cloudpickle)` asks."""
     import ml_dtypes
     from ray import cloudpickle
 
@@ -289,7 +289,7 @@ def test_tensors_are_pickled_in_any_protocol(kind: str, protocol: int) -> None:
 
 
 def test_an_array_that_contains_itself_is_pickled_as_ever() -> None:
-    """docs/sharing.md, Ray: by NumPy, which knows it before what is in it."""
+    """README.md, Engines: by NumPy, which knows it before what is in it."""
     from ray import cloudpickle
 
     x = np.empty(1, object)
@@ -299,14 +299,14 @@ def test_an_array_that_contains_itself_is_pickled_as_ever() -> None:
 
 
 def test_no_library_is_imported_before_its_tensors() -> None:
-    """docs/sharing.md, Ray: in any order of imports."""
+    """README.md, Engines: in any order of imports."""
     before = "assert not {'torch', 'jax', 'mlx'} & sys.modules.keys()"
     code = PROGRAM.format(before="", after=before, by_dlx=True)
     assert run_python(code) == (0, "", "")
 
 
 def test_the_switch_that_lets_torch_write_to_the_store_is_off() -> None:
-    """docs/sharing.md, Ray: RAY_ENABLE_ZERO_COPY_TORCH_TENSORS, set before."""
+    """README.md, Engines: RAY_ENABLE_ZERO_COPY_TORCH_TENSORS, set before."""
     before = "import torch; reducers = cloudpickle.CloudPickler.dispatch\n"
     before += "    reducers[torch.Tensor] = zero_copy_tensors_reducer"
     code = PROGRAM.format(before=before, after="", by_dlx=True)
@@ -314,7 +314,7 @@ def test_the_switch_that_lets_torch_write_to_the_store_is_off() -> None:
 
 
 def test_a_serializer_that_is_registered_later_is_called() -> None:
-    """docs/sharing.md, Ray: as with any that was registered before it."""
+    """README.md, Engines: as with any that was registered before it."""
     code = """
     import ray.cloudpickle as cloudpickle
     import dlx_share.ray, torch
@@ -329,7 +329,7 @@ def test_a_serializer_that_is_registered_later_is_called() -> None:
 
 
 def test_what_was_registered_before_gets_what_dlx_cannot_describe() -> None:
-    """docs/sharing.md, Ray: gradients, by the switch that was on."""
+    """README.md, Engines: gradients, by the switch that was on."""
     code = """
     import ray.cloudpickle as cloudpickle
     import dlx_share.ray, torch
@@ -346,14 +346,14 @@ def test_what_was_registered_before_gets_what_dlx_cannot_describe() -> None:
 
 
 def test_shared_memory_goes_directly_without_a_copy(one: Any, other: Any) -> None:
-    """docs/sharing.md, Ray: the same pages; the producer sees what is written."""
+    """README.md, Engines: the same pages; the producer sees what is written."""
     sent = one.send.remote(True)
     where, _ = get(other.write_inside.remote(sent))
     assert get(one.look.remote()) == (where, 7)
 
 
 def test_other_memory_goes_directly_as_a_frozen_copy(one: Any, other: Any) -> None:
-    """docs/sharing.md, Ray: what is written stays with the writer."""
+    """README.md, Engines: what is written stays with the writer."""
     sent = one.send.remote(False)
     assert get(other.write_inside.remote(sent))[1] == 7
     assert get(one.look.remote())[1] == 0
@@ -361,7 +361,7 @@ def test_other_memory_goes_directly_as_a_frozen_copy(one: Any, other: Any) -> No
 
 
 def test_many_tensors_go_directly(one: Any, other: Any) -> None:
-    """docs/sharing.md, Ray: of any dtype and layout."""
+    """README.md, Engines: of any dtype and layout."""
     cases = [case for case in CASES if case.startswith("torch")]
     sent = one.send_all.remote(cases)
     expected = [describe(CASES[case]()) for case in cases]
@@ -369,7 +369,7 @@ def test_many_tensors_go_directly(one: Any, other: Any) -> None:
 
 
 def test_the_handles_go_with_the_last_reference(one: Any, other: Any) -> None:
-    """docs/sharing.md, Ray: its reference count decides."""
+    """README.md, Engines: its reference count decides."""
     sent = one.send.remote(False)
     get(other.write_inside.remote(sent))
     assert get(one.held.remote()) > 0
@@ -382,7 +382,7 @@ def test_the_handles_go_with_the_last_reference(one: Any, other: Any) -> None:
 
 
 def test_a_transport_takes_tensors_that_dlx_sends() -> None:
-    """docs/sharing.md, Ray: of one class for each name."""
+    """README.md, Engines: of one class for each name."""
     jax = requires("jax")
     dlx_share.ray.register_transport(jax.Array, "DLX_SHM_JAX")
     with pytest.raises(TypeError, match="expected dlx"):
