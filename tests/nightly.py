@@ -1,40 +1,44 @@
-"""Run targets of the Makefile, and write docs/nightly.md: results, times, versions.
+"""Run targets of the Makefile, and write docs/nightly.md: results, times, commits.
 
     python tests/nightly.py TARGET...
 
 All are run, whichever fail. What they print as `NAME: ok`, `NAME: skipped: REASON` or
-`NAME: FAILED` is listed, and what pytest counts. A target that is not run now keeps its
-last row.
+`NAME: FAILED` is counted, and what pytest counts. A target that is not run now keeps
+its last row.
 """
 
 from __future__ import annotations
 
-import platform
 import re
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = REPOSITORY / "docs/nightly.md"
-RESULT = re.compile(r".+: (ok|skipped: |FAILED)|=* ?\d+ (passed|failed)")
-ROW = re.compile(r"\| `make (\S+)` \|.+")
+PART = re.compile(r".+: (ok|skipped: |FAILED)")
+TESTS = re.compile(r"(\d+) (passed|failed|skipped|error)")
+ROW = re.compile(r"\| ([\w-]+) \| .+")
+BEGIN = """\
+# The last nightly runs
+
+`make nightly` writes this page: a row for each target that takes too long for
+`make ci`, with the numbers of its parts or tests, seconds, date and commit.
+`make nightly NIGHTLY=asan` runs one target, and leaves the other rows.
+
+| target | result | seconds | date | commit |
+|---|---|---|---|---|
+"""
 
 
-class Ran(NamedTuple):
-    """A run of a target: its row of the table, and the results that it said."""
-
-    row: str
-    said: list[str]
-
-
-def run(target: str) -> Ran:
-    """Run one target."""
+def run(target: str) -> str:
+    """Run one target, and return its row of the table."""
     start, began = monotonic(), datetime.now(UTC)
-    said = []
+    parts: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
     command = ["make", "--no-print-directory", target]
     process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
@@ -42,65 +46,45 @@ def run(target: str) -> Ran:
     with process:
         for line in process.stdout or ():
             print(line, end="", flush=True)
-            if RESULT.match(line):
-                said.append(line.strip("=\n "))
-    result = "FAILED" if process.returncode else "ok"
-    commit = version("git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD")
-    fields = (
-        f"`make {target}`",
-        result,
-        f"{monotonic() - start:.0f}",
-        f"{began:%Y-%m-%d %H:%M} UTC",
-        commit,
+            if part := PART.match(line):
+                parts[part[1].rstrip(": ")] += 1
+            elif re.match(r"=* ?\d+ (passed|failed)", line):
+                tests.update({word: int(n) for n, word in TESTS.findall(line)})
+    commit = subprocess.check_output(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, text=True
     )
-    return Ran(f"| {' | '.join(fields)} |", said)
+    fields = (
+        target,
+        result(process.returncode, parts or tests),
+        f"{monotonic() - start:.0f}",
+        f"{began:%Y-%m-%d}",
+        commit.strip(),
+    )
+    return f"| {' | '.join(fields)} |"
 
 
-def version(*command: str) -> str:
-    """Return the first line that a program prints."""
-    return subprocess.check_output(command, text=True).splitlines()[0]
+def result(status: int, counts: Counter[str]) -> str:
+    """Say how a target ended, in one line."""
+    said = ", ".join(f"{n} {word}" for word, n in counts.items())
+    if status:
+        return f"FAILED: {said}" if said else "FAILED"
+    return said or "ok"
 
 
-def earlier() -> dict[str, Ran]:
-    """Read the last run of each target from the page."""
-    if not PAGE.exists():
-        return {}
-    table, *sections = PAGE.read_text().split("\n## make ")
-    said = {}
-    for section in sections:
-        target, *lines = section.splitlines()
-        said[target] = [line.removeprefix("- ") for line in lines if line]
-    return {row[1]: Ran(row[0], said.get(row[1], [])) for row in ROW.finditer(table)}
-
-
-def write(ran: dict[str, Ran]) -> None:
-    """Write the page of the targets that have run."""
-    lines = [
-        "# The last nightly runs",
-        "",
-        "Written by `make nightly`, which runs what takes too long for `make ci`.",
-        "`make nightly NIGHTLY=asan` runs one target, and leaves the others' rows.",
-        "",
-        f"{version('rustc', '--version')}, CPython {platform.python_version()},",
-        f"{version('gcc', '--version')}, {platform.system()} {platform.machine()}.",
-        "",
-        "| target | result | seconds | when | commit |",
-        "|---|---|---|---|---|",
-        *(each.row for each in ran.values()),
-    ]
-    for target, each in ran.items():
-        if each.said:
-            lines += ["", f"## make {target}", "", *(f"- {line}" for line in each.said)]
-    PAGE.write_text("\n".join(lines) + "\n")
+def earlier() -> dict[str, str]:
+    """Read the last row of each target from the page."""
+    text = PAGE.read_text() if PAGE.exists() else ""
+    rows = {row[1]: row[0] for row in ROW.finditer(text)}
+    return {target: row for target, row in rows.items() if target != "target"}
 
 
 def main(*targets: str) -> int:
     """Run all, and write the page after each: some take hours, and may be ended."""
-    ran, failed = earlier(), False
+    rows, failed = earlier(), False
     for target in targets:
-        ran[target] = run(target)
-        failed |= "| FAILED |" in ran[target].row
-        write(ran)
+        rows[target] = run(target)
+        failed |= "| FAILED" in rows[target]
+        PAGE.write_text(BEGIN + "\n".join(rows.values()) + "\n")
     return int(failed)
 
 
