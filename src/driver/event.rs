@@ -1,5 +1,8 @@
 //! Events, pooled because creating one under load can take milliseconds.
 //!
+//! On CUDA an event may be recorded again as soon as the wait for it is queued. On HIP that is undefined until it has
+//! passed, so the pool is a queue there: the first event is the oldest, and another is made if that is pending.
+//!
 //! Only events of primary contexts return to the pool: other contexts may be destroyed, with their events. Events that
 //! were captured do not return either: on HIP even a query of one invalidates a capture that still goes on
 //! (`hip_event.cpp` of ROCm).

@@ -20,6 +20,9 @@ use crate::stream::work_stream::WorkStream;
 use crate::types::error::{Error, forgotten};
 
 /// When memory used by a stream is released to its producer.
+///
+/// There is no policy that makes the producer's stream wait and frees at once: allocators may give the block to another
+/// stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
     /// Once the stream has passed the point at which the tensor died.

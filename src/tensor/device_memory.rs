@@ -1,6 +1,8 @@
 //! dlx's own memory on devices with streams, allocated and freed in stream order.
 //!
-//! It may be released on any thread, attached or not, during a capture, and after the driver is gone. A block is freed
+//! The pool is the device's default one. The whole process shares it, so its release threshold is the application's.
+//!
+//! Memory may be released on any thread, attached or not, during a capture, and after the driver is gone. A block is freed
 //! on a stream that is alive:
 //!
 //! ```text

@@ -1,7 +1,7 @@
 """Draw who waits for whom, from the journal of the simulated driver.
 
-``PYTHONPATH=tests python -m docs.timeline`` writes the pictures of `docs/timeline.md`.
-Each program runs twice, without an order and with the one that dlx makes. What it has
+``PYTHONPATH=tests python -m docs.timeline`` writes the picture of `docs/streams.md`.
+The program runs twice, without an order and with the one that dlx makes. What it has
 asked of the driver is then laid out in time: the host calls one function after another,
 kernels take long, and a stream goes on when what it waits for is done. The simulation
 says which accesses race.
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import dlx
 from support.cuda_producers import Framework, TableArray, framework
@@ -21,7 +21,7 @@ from support.simulated_driver import Simulation, library_path, simulation
 from support.simulated_kernels import read
 from support.simulated_objects import Stream
 
-FOLDER = Path(__file__).parents[2] / "docs"
+PICTURE = Path(__file__).parents[2] / "docs" / "timeline_borrow.svg"
 CALL, KERNEL = 0.25, 3.0
 """How long a call of the host takes, and a kernel."""
 WIDTH, LEFT, UNIT, LANE, PANEL = 480, 84, 39, 50, 150
@@ -78,12 +78,6 @@ class Timeline(NamedTuple):
 Program = Callable[[Framework, Stream], object]
 
 
-def early(library: Framework, s: Stream, stream: Any) -> None:
-    """Import an array that is still being written, and read it."""
-    x = library.full((4,))
-    read(s, dlx.from_dlpack(x, stream=stream))
-
-
 def overwritten(library: Framework, s: Stream, lend: bool) -> None:
     """Read an array that its library writes to again."""
     x = library.full((4,))
@@ -95,16 +89,6 @@ def overwritten(library: Framework, s: Stream, lend: bool) -> None:
     x += 1
 
 
-def reused(library: Framework, s: Stream, release: Any) -> None:
-    """Drop an array that is still read; its library allocates another."""
-    x = library.full((4,))
-    t = dlx.from_dlpack(x, stream=s, release=release)
-    read(s, t)
-    del t
-    x.free()
-    library.full((4,))
-
-
 class Run(NamedTuple):
     """One panel of a picture."""
 
@@ -113,44 +97,18 @@ class Run(NamedTuple):
     program: Program
 
 
-PICTURES = {
-    "timeline_import": (
-        Run(
-            "no order",
-            "t = from_dlpack(x, stream=-1)",
-            lambda library, s: early(library, s, -1),
-        ),
-        Run(
-            "an order at the start",
-            "t = from_dlpack(x, stream=s)",
-            lambda library, s: early(library, s, s),
-        ),
+RUNS = (
+    Run(
+        "an order at the start",
+        "t = from_dlpack(x, stream=s); read(t); x += 1",
+        lambda library, s: overwritten(library, s, False),
     ),
-    "timeline_borrow": (
-        Run(
-            "an order at the start",
-            "t = from_dlpack(x, stream=s); read(t); x += 1",
-            lambda library, s: overwritten(library, s, False),
-        ),
-        Run(
-            "an order at both ends",
-            "with borrow(x, stream=s) as (t, s): read(t)",
-            lambda library, s: overwritten(library, s, True),
-        ),
+    Run(
+        "an order at both ends",
+        "with borrow(x, stream=s) as (t, s): read(t)",
+        lambda library, s: overwritten(library, s, True),
     ),
-    "timeline_release": (
-        Run(
-            "memory goes back at once",
-            't = from_dlpack(x, stream=s, release="none")',
-            lambda library, s: reused(library, s, "none"),
-        ),
-        Run(
-            "memory goes back after the kernel",
-            "t = from_dlpack(x, stream=s)",
-            lambda library, s: reused(library, s, "auto"),
-        ),
-    ),
-}
+)
 
 
 def laid_out(sim: Simulation, run: Run) -> Timeline:
@@ -168,7 +126,6 @@ def laid_out(sim: Simulation, run: Run) -> Timeline:
     # When a stream may go on, and when its last kernel ends.
     ready, last, now = [0.0, 0.0], [0.0, 0.0], 0.0
     events: dict[int, tuple[int, float]] = {}
-    blocks: dict[int, str] = {}
     timeline = Timeline(run, [], [])
     for call in sim.journal:
         said = call.arguments
@@ -182,12 +139,11 @@ def laid_out(sim: Simulation, run: Run) -> Timeline:
             timeline.waits.append(Wait(source, lane, done, max(ready[lane], done)))
             ready[lane] = max(ready[lane], done)
         elif call.name == "sim_launch":
-            block = blocks.setdefault(said["address"], "AB"[len(blocks)])
             kind = "write" if said["write"] else "read"
             idle, start = max(last[lane], now), max(ready[lane], now)
             last[lane] = ready[lane] = start + KERNEL
             races = call.index in racing
-            label = f"{kind}s {block}"
+            label = f"{kind}s x"
             timeline.kernels.append(Kernel(lane, label, kind, idle, start, races))
         else:
             continue
@@ -260,12 +216,11 @@ def svg(timelines: list[Timeline]) -> str:
     return "\n".join([*lines, "</svg>\n"])
 
 
-def draw(sim: Simulation, name: str) -> str:
-    """Return a picture, from runs of its programs."""
-    return svg([laid_out(sim, run) for run in PICTURES[name]])
+def draw(sim: Simulation) -> str:
+    """Return the picture, from runs of its programs."""
+    return svg([laid_out(sim, run) for run in RUNS])
 
 
 if __name__ == "__main__":
     os.environ["DLX_LIBCUDA"] = str(library_path())
-    for name in PICTURES:
-        (FOLDER / f"{name}.svg").write_text(draw(simulation(), name))
+    PICTURE.write_text(draw(simulation()))

@@ -62,7 +62,7 @@ def test_an_event_orders_nothing_that_was_queued_after_it(sim: Simulation) -> No
 
 
 def test_a_wait_takes_the_event_as_it_is_then(sim: Simulation) -> None:
-    """docs/streams.md, How: an event may be recorded again right after the wait."""
+    """src/driver/event.rs: an event may be recorded again right after the wait."""
     a, b, c, memory = sim.stream(), sim.stream(), sim.stream(), sim.allocate(64)
     a.write(memory)
     event = a.record()

@@ -313,7 +313,7 @@ def test_stream_0_of_hip_is_the_default_one(sim: Simulation) -> None:
 
 
 def test_a_pending_event_of_hip_is_not_recorded_again(sim: Simulation) -> None:
-    """docs/streams.md, How: undefined on HIP, and fine on CUDA."""
+    """src/driver/event.rs: undefined on HIP, and fine on CUDA."""
     a, event = sim.get("hipStreamCreateWithFlags", 1), hip_event(sim)
     sim.call("hipEventRecord", event, a)
     sim.call("hipStreamWaitEvent", a, event, 0)
@@ -332,7 +332,7 @@ def test_an_event_of_hip_that_is_done_is_recorded_again(sim: Simulation) -> None
 
 
 def test_a_pending_event_of_cuda_is_recorded_again(sim: Simulation) -> None:
-    """docs/streams.md, How: fine on CUDA, and undefined on HIP."""
+    """src/driver/event.rs: fine on CUDA, and undefined on HIP."""
     a, event = sim.stream(), sim.event()
     event.record(a)
     event.record(a)

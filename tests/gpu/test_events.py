@@ -11,7 +11,7 @@ from gpu.machine import NEW, OLD, Machine, one_value
 
 
 def test_an_event_is_free_again_when_a_stream_waits_for_it(gpu: Machine) -> None:
-    """docs/streams.md, How: a wait covers what the event had recorded by then."""
+    """src/driver/event.rs: a wait covers what the event had recorded by then."""
     driver, event = gpu.driver, gpu.driver.new_event()
     gpu.fill(gpu.memory[0], OLD, gpu.p)
     gpu.p.synchronize()
@@ -44,7 +44,7 @@ def test_an_event_may_be_destroyed_when_a_stream_waits_for_it(gpu: Machine) -> N
 
 
 def test_a_thousand_imports_order_each_its_own(gpu: Machine) -> None:
-    """docs/streams.md, How: one event of dlx's pool serves them all."""
+    """src/driver/event.rs: one event of dlx's pool serves them all."""
     torch = client_of("torch")
     with torch.stream(gpu.p):
         array = torch.full(OLD)

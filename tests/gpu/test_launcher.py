@@ -250,7 +250,7 @@ def test_a_launch_that_raises_is_waited_for(gpu: Machine, torch: ModuleType) -> 
 def test_a_launch_is_captured_with_the_work_of_torch(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """docs/streams.md, Graphs: where all agree nothing is ordered."""
+    """docs/streams.md: where all agree nothing is ordered."""
 
     @dlx.launcher(writes="out")
     def copied(x: int, out: int, *, stream: int) -> None:

@@ -167,7 +167,7 @@ def test_an_array_that_looks_attributes_up_in_another_way_is_read(
 def test_a_mode_that_chooses_a_device_changes_nothing(
     way: Callable[[Any], Any],
 ) -> None:
-    """docs/guides/kernels.md: also for a kernel that reads what records gradients."""
+    """docs/launcher.md: also for a kernel that reads what records gradients."""
     torch = requires("torch")
     with torch.device("cpu"):
         way(tensor(requires_grad=False))

@@ -116,7 +116,7 @@ MAY_BLOCK = {
 def test_no_call_that_may_block_is_made_with_the_interpreter_held(
     sim: Simulation, kind: str
 ) -> None:
-    """What a driver waits for may be a thread of Python (docs/streams.md, Copies)."""
+    """What a driver waits for may be a thread of Python (docs/streams.md, How)."""
     made = MAKES[kind](sim)
     sim.clear_journal()
     made()

@@ -96,7 +96,7 @@ def test_memory_may_be_freed_at_the_end(sim: Simulation, library: Framework) -> 
 def test_a_tensor_that_is_kept_asks_for_the_stream_of_now(
     sim: Simulation, library: Framework
 ) -> None:
-    """docs/streams.md, Decisions: the producer is asked again at both ends."""
+    """docs/streams.md, Three designs: the producer is asked again at both ends."""
     p, q, r, mine = (sim.stream() for _ in range(4))
     with library.stream(p):
         a = library.full((2, 3))

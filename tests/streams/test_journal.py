@@ -174,7 +174,7 @@ def test_a_use_on_another_stream_is_joined_once_at_each_end(
 def test_no_event_is_created_once_the_pool_is_warm(
     sim: Simulation, library: Framework
 ) -> None:
-    """docs/streams.md, How: creating one under load may take milliseconds."""
+    """src/driver/event.rs: creating one under load may take milliseconds."""
     p, s = sim.stream(), sim.stream()
 
     def everything() -> None:

@@ -80,7 +80,7 @@ def test_a_borrow_on_rocm_is_joined_at_both_ends(
 def test_a_pending_event_of_hip_is_not_recorded_again(
     sim: Simulation, rocm: Framework
 ) -> None:
-    """docs/streams.md, How: others are made until some are done."""
+    """src/driver/event.rs: others are made until some are done."""
     p, s = sim.stream(hip=True), sim.stream(hip=True)
     with rocm.stream(p):
         array = rocm.full((4,))

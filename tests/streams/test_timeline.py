@@ -1,29 +1,24 @@
-"""The pictures of docs/timeline.md show what the simulated driver has seen."""
+"""The picture of docs/streams.md shows what the simulated driver has seen."""
 
 from __future__ import annotations
 
-import pytest
 from support.simulated_driver import Simulation
 
 from docs import timeline
 
 
-@pytest.mark.parametrize("name", timeline.PICTURES)
-def test_a_picture_is_drawn_from_the_journal(sim: Simulation, name: str) -> None:
-    """docs/timeline.md: `make timeline` writes what the programs do now."""
-    drawn = timeline.draw(sim, name)
+def test_the_picture_is_drawn_from_the_journal(sim: Simulation) -> None:
+    """docs/streams.md: `make timeline` writes what the programs do now."""
+    drawn = timeline.draw(sim)
     sim.start()
-    assert drawn == (timeline.FOLDER / f"{name}.svg").read_text(), "run `make timeline`"
+    assert drawn == timeline.PICTURE.read_text(), "run `make timeline`"
 
 
-@pytest.mark.parametrize("name", timeline.PICTURES)
-def test_the_first_run_races_and_the_second_does_not(
-    sim: Simulation, name: str
-) -> None:
-    """H1, H4: the pictures compare a program without an order with one that has it."""
+def test_the_first_run_races_and_the_second_does_not(sim: Simulation) -> None:
+    """H1: the picture compares a program without an order with one that has it."""
     races = [
         any(kernel.races for kernel in timeline.laid_out(sim, run).kernels)
-        for run in timeline.PICTURES[name]
+        for run in timeline.RUNS
     ]
     sim.start()
     assert races == [True, False]
@@ -31,7 +26,7 @@ def test_the_first_run_races_and_the_second_does_not(
 
 def test_a_stream_that_waits_goes_on_when_the_other_is_done(sim: Simulation) -> None:
     """H1: in a `borrow`, the later kernel starts where the earlier one ends."""
-    kernels = timeline.laid_out(sim, timeline.PICTURES["timeline_borrow"][1]).kernels
-    assert [kernel.label for kernel in kernels] == ["writes A", "reads A", "writes A"]
+    kernels = timeline.laid_out(sim, timeline.RUNS[1]).kernels
+    assert [kernel.label for kernel in kernels] == ["writes x", "reads x", "writes x"]
     ends = [kernel.start + timeline.KERNEL for kernel in kernels]
     assert [kernel.start for kernel in kernels[1:]] == ends[:-1]

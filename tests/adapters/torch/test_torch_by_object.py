@@ -212,7 +212,7 @@ assert dlx.from_dlpack(x.detach()).tolist() == [0, 1, 2]
 
 @pytest.mark.parametrize("game", ["removed", "nothing in its place"])
 def test_torch_learns_what_was_written_to(game: str) -> None:
-    """docs/guides/kernels.md: whatever `sys.modules` says; else it is refused."""
+    """docs/launcher.md: whatever `sys.modules` says; else it is refused."""
     requires("torch")
     code, _, errors = run_python(f"""
 import sys, dlx
