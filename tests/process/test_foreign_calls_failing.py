@@ -1,7 +1,9 @@
 """Each call of a foreign C function goes wrong once: tables, deleters, buffers, Arrow.
 
 No attempt may crash, leave an exception set, or leave a reference; each deleter runs
-once. What dlx asks of its own accord may fail: docs/testing.md has the list.
+once. What was raised comes out, unless dlx asks again or of its own accord: whether a
+result is read-only, after a fast path for torch's tensors, and for a stream that a
+tensor was not imported on. An interrupt comes out there, too.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def test_a_tangent_of_forward_mode_is_not_lost() -> None:
 
 
 def test_tangents_are_seen_without_the_layout() -> None:
-    """docs/testing.md: `DLX_TORCH_FAST=0` asks torch about each tensor."""
+    """`DLX_TORCH_FAST=0` asks torch about each tensor."""
     requires("torch")
     code, _, errors = run_python(
         """

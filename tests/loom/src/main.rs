@@ -3,6 +3,11 @@
 //! The sources are those of dlx, unchanged. In this crate `std` is a module whose atomics, locks, threads and allocator
 //! are those of `modelled.rs`, and `pyo3`, `libc` and the rooms that they use are as small as they can be. A model must
 //! pass as the code is, and fail with each planted bug.
+//!
+//! loom makes no store visible before its thread has made it, so it does not try every reordering of `Relaxed`
+//! operations; `SeqCst` is exact only where all accesses to an atomic are. Of each thread it remembers the last access
+//! to an atomic, so each model is written from both sides. Not modelled is what relies on no order: the pool of events
+//! behind the lock of `fork.rs`, and counters and flags that are set once.
 
 #![no_std]
 #![allow(dead_code, reason = "of the included files, only a part is modelled")]
