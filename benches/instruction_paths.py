@@ -99,7 +99,6 @@ FLOORS = {
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
     "tvm-ffi call, three MyArr over torch": "nop(t, t2, t3)",
 }
-# dlx has learned a type without a table after 64 imports.
 WARM_UP, FEW, MANY = 100, 100, 1100
 
 

@@ -22,7 +22,6 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
 # From <sys/ptrace.h>.
 TRACE_ME, CONTINUE, DETACH = 0, 7, 17
-# dlx has learned a type without a table after 64 imports.
 WARM_UP = 200
 
 

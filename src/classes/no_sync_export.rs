@@ -17,7 +17,7 @@ use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
 use crate::import::ladder::{forwarded, from_dlpack};
-use crate::import::protocol::{self, CapsuleFirst, FastExport, Whose, no_protocol};
+use crate::import::protocol::{self, FastExport, Whose, no_protocol};
 use crate::import::table;
 use crate::stream::namer::TENSORS;
 use crate::stream::usage::Release;
@@ -70,7 +70,7 @@ fn uncached<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     consumer: &dyn Consumer,
-    first: CapsuleFirst,
+    first: bool,
     as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
     let mut room = None;
@@ -89,7 +89,7 @@ fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
     consumer: &dyn Consumer,
-    first: CapsuleFirst,
+    first: bool,
     as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
     let whose = match way {
@@ -116,10 +116,10 @@ fn fast_export_by_way(
         Way::Undecided => &Whose::Unknown,
         Way::Tensor | Way::Mixin => return Ok(None),
     };
-    if first == CapsuleFirst::Never || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
+    if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::fast_export(x, whose, first, as_snapshot)
+    protocol::fast_export(x, whose, as_snapshot)
         .map_err(|error| torch::explain(whose.torch(), x, error))
 }
 

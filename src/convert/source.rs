@@ -9,7 +9,7 @@ use crate::classes::no_sync_export;
 use crate::copy::request::Request;
 use crate::exchange::slot::is_mixin;
 use crate::import::ladder::from_dlpack;
-use crate::import::protocol::{self, CapsuleFirst, FastExport};
+use crate::import::protocol::{self, FastExport};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::managed::ManagedVersioned;
@@ -118,12 +118,7 @@ impl<'py> Input<'py> {
             return Ok(Self::Tensor { tensor, fresh });
         }
         let direct = if asks_nothing {
-            let first = match (taker, asked.copy) {
-                (Taker::Numpy, _) => CapsuleFirst::Always,
-                (_, None) => CapsuleFirst::Usually,
-                // A producer that copies has to be told.
-                (_, Some(_)) => CapsuleFirst::Never,
-            };
+            let first = taker == Taker::Numpy;
             no_sync_export::fast_export(x, &stream_of, first, taker == Taker::Function)?
         } else {
             None

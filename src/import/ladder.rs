@@ -12,7 +12,7 @@ use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
-use crate::import::protocol::{Whose, fast_import, from_protocol, no_protocol, not_a_class};
+use crate::import::protocol::{Whose, from_protocol, no_protocol, not_a_class};
 use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
@@ -82,11 +82,6 @@ fn step<'py>(
             {
                 return Ok(Rung::Next(inner, None));
             }
-            if request.is_plain()
-                && let Some(snapshot) = fast_import(x, whose(way))?
-            {
-                return Ok(Rung::There(snapshot));
-            }
             without_table(x, None, request)
         }
     };
@@ -127,15 +122,6 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     }
     let producer = usage.and_then(|usage| usage.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
-}
-
-/// Whose an object of this way is, before its library's checks.
-#[inline(always)]
-fn whose(way: &Way) -> &Whose {
-    match way {
-        Way::Protocol(whose) => whose,
-        _ => &Whose::Unknown,
-    }
 }
 
 /// Rungs 4 and 5: `__dlpack__`, else a protocol other than DLPack.

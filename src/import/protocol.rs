@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod fast;
-mod old;
 mod order;
 mod question;
 
@@ -13,8 +12,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
 
-pub(crate) use self::fast::{CapsuleFirst, FastExport, fast_export, fast_import};
-use self::fast::{note, on_cpu};
+use self::fast::on_cpu;
+pub(crate) use self::fast::{FastExport, fast_export};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
@@ -113,7 +112,6 @@ fn ask_checked(
         }
         Err(error) => return Err(error),
     };
-    note(x, here)?;
     let there = request.device.unwrap_or(here);
     let queue = oneapi::queue(x, request.stream, there)?;
     let (stream, order) = match queue {

@@ -1,6 +1,6 @@
 """The driver's answers to the claims, and where the simulated driver is harsher.
 
-`EXPECTED` is what a GPU has answered (docs/devices.md names the machine), but for claims
+`EXPECTED` is what a GPU has answered (docs/devices.md names it), but for claims
 that need two. `0` is success, other numbers are those of `CUresult`; a `status` is one
 of `CUstreamCaptureStatus`.
 """

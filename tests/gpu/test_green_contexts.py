@@ -121,7 +121,7 @@ def test_without_order_it_does_not_wait(
 def test_events_of_each_context_order_each_its_own(
     gpu: Machine, g: GreenStream
 ) -> None:
-    """docs/streams.md, The rules: 200 values go from P to a green stream, and on to S."""
+    """docs/streams.md, The rules: 200 values go from P by a green stream to S."""
     first, second = gpu.memory[1], gpu.memory[2]
     for turn in range(200):
         gpu.synchronize()

@@ -13,11 +13,11 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
-use crate::cpython::call::{Keyword, attribute, call_method, call_with};
+use crate::cpython::call::{Keyword, attribute, call_method};
 use crate::import::hint;
-use crate::import::protocol::{not_a_class, old};
+use crate::import::protocol::not_a_class;
 use crate::types::device;
-use crate::types::error::{caused, is_urgent, type_name};
+use crate::types::error::{caused, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
@@ -154,31 +154,11 @@ impl<'py> Question<'_, 'py> {
 /// The capsule of `x`, requested with `max_version` alone.
 #[inline(always)]
 pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
-    let py = x.py();
-    if let Some(method) = old::method(x)? {
-        return without_keywords(x, &method);
-    }
-    match call_method(x, intern!(py, "__dlpack__"), Some(max_version(py)?)) {
+    let keyword = max_version(x.py())?;
+    match call_method(x, intern!(x.py(), "__dlpack__"), Some(keyword)) {
         Ok(answer) => of_answer(x, answer),
-        Err(error) => {
-            let capsule = Question::default().call_again(x, error)?;
-            // What else fails here says nothing of the capsule.
-            match old::note(x) {
-                Err(error) if is_urgent(py, &error) => Err(error),
-                _ => Ok(capsule),
-            }
-        }
+        Err(error) => Question::default().call_again(x, error),
     }
-}
-
-/// The capsule of `x`, whose `method` takes no `max_version`.
-#[inline(never)]
-fn without_keywords<'py>(
-    x: &Bound<'py, PyAny>,
-    method: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyCapsule>> {
-    let answer = call_with(method, &[]).map_err(|error| failed(x, error))?;
-    of_answer(x, answer)
 }
 
 /// The keyword `max_version`, and the DLPack version that dlx implements.

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 from dlx_check import run
 from dlx_check.conformance.driver import VARIABLE
-from dlx_check.conformance.requirements import requirements, spelled
+from dlx_check.conformance.requirements import requirements
 from dlx_check.conformance.suite import CHECKS, NOT_CHECKABLE
 from support.simulated_driver import library_path
 
