@@ -250,7 +250,7 @@ class State:
 
     def forget(self, item: Item) -> None:
         """Never use an item again; its memory goes back when dlx lets go of it."""
-        if not item.consumers:
+        if not item.consumers and item in self.items:
             self.items.remove(item)
             item.free()
 
