@@ -13,10 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "lines of Rust code": 0,
-    "lines of the longest Rust file": 0,
-    "words of documents": 0,
-    "targets of the Makefile": 0,
+    "lines of Rust code": 22_870,
+    "lines of the longest Rust file": 468,
+    "words of documents": 20_000,
+    "targets of the Makefile": 61,
     "requirement files": 0,
 }
 """No count may be more. Who makes one less writes the new one here."""
