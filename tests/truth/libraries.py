@@ -67,7 +67,7 @@ def prepare(name: str, slow: bool) -> None:
     if name == "paddle":
         # Its signal handlers sleep in a forked process.
         FOUND[name].disable_signal_handler()
-    if slow and name == "tvm_ffi":
+    if name == "tvm_ffi":
         # Its first exception reads the symbols of C++ functions: slow.
         with contextlib.suppress(ValueError):
             FOUND[name].dtype("unknown")
