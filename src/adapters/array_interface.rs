@@ -15,6 +15,7 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta, dimensions_at};
 use crate::tensor::held_buffer::Buffer;
+use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;
@@ -124,7 +125,12 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         check_inside(length, offset, &shape, strides.as_deref(), item)?;
         let start = buffer.view().buf.wrapping_byte_offset(offset as isize);
         let meta = Meta::on_cpu(start, dtype, buffer.flags());
-        (meta, Source::Held(Box::new((owner, buffer))))
+        // Whoever writes to it tells the library of that tensor.
+        let source = match Tensor::of(&data) {
+            Some(tensor) => Source::Part(tensor.get().snapshot()?.clone()),
+            None => Source::Held(Box::new((owner, buffer))),
+        };
+        (meta, source)
     };
     let checked = Checked::new(meta, &shape, strides.as_deref())?.addressable()?;
     Ok(Some(checked.over(source)))

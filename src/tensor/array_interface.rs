@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
-use crate::cpython::interpreter::PythonOwner;
 use crate::stream;
 use crate::stream::usage::{Producer, Ready};
 use crate::tensor::buffer::{byte_strides, describe, format};
@@ -76,8 +75,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
         dtype: dtype::BYTE,
         ..meta
     };
-    let owner = Source::Python(PythonOwner::new(tensor.clone().into_any().unbind()));
-    let bytes = Checked::new(bytes, &[size], None)?.over(owner);
+    let bytes = Checked::new(bytes, &[size], None)?.over(Source::Snapshot(snapshot.clone()));
     let interface = interface(py, snapshot)?;
     interface.set_item("data", Tensor::new(py, bytes)?)?;
     interface.set_item("offset", offset)?;

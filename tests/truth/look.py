@@ -49,6 +49,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (TypeError, "^JAX array with PRNGKey dtype cannot be converted"),
     # TensorFlow's own `__array__`, inside a function that it traces.
     (NotImplementedError, "^Cannot convert a symbolic tf.Tensor"),
+    (NotImplementedError, r"^numpy\(\) is only available when eager execution"),
     (NotImplementedError, "^Legacy DLPack support is not implemented"),
     # MLX for an array that another thread's stream has yet to compute.
     (RuntimeError, r"^There is no Stream\(cpu, \d+\) in current thread"),

@@ -98,7 +98,8 @@ def is_masked(x: Any) -> bool:
 
     NumPy's own classes, those of NumPy's modules after a reload, astropy's, and others.
     """
-    return bool(np.any(getattr(x, "mask", False)))
+    # A mask of a struct has a field for each of its fields.
+    return any(np.asarray(getattr(x, "mask", False)).tobytes())
 
 
 def of_numpy(x: Any) -> Said | None:

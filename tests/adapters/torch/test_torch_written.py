@@ -108,6 +108,14 @@ class Old(Forward):
         return self.inner.numpy().__array_interface__
 
 
+class ByInterface(dlx.ArrayInterfaceMixin, exchange="data"):
+    """Exports an attribute by NumPy's array interface alone."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep it."""
+        self.data = data
+
+
 def launched(x: Any) -> None:
     """Write in a kernel."""
 
@@ -140,6 +148,7 @@ OVER: dict[str, Any] = {
     "dlx.Tensor of one": lambda w: dlx.from_dlpack(Forward(w)),
     "forwarded dlx.Tensor": lambda w: Forward(dlx.from_dlpack(w)),
     "old object": Old,
+    "dlx.Tensor of an array interface": lambda w: dlx.from_dlpack(ByInterface(w)),
 }
 WRITE = {
     "borrow": by_borrow,
@@ -161,6 +170,16 @@ def test_whatever_lies_over_the_memory_of_a_tensor_tells_it(
     assert w[1:].tolist() == [7, 7]
     with pytest.raises(RuntimeError, match=SAVED):
         y.backward()
+
+
+@pytest.mark.parametrize("write", [by_borrow, launched])
+def test_an_array_interface_of_a_mixin_tells_the_tensor_that_it_exports(
+    write: Any,
+) -> None:
+    """docs/launcher.md, `writes`: a bridge takes no such object."""
+    w = requires("torch").ones(3)
+    write(ByInterface(w))
+    assert w._version > 0
 
 
 def test_a_tensor_learns_it_while_what_holds_its_memory_is_traced() -> None:

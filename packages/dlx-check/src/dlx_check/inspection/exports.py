@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from ctypes import addressof, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -180,13 +179,18 @@ def _call(x: Any, keywords: dict[str, Any]) -> Any:
 
 def _ends_the_process(x: Any) -> str | None:
     """Return why ``__dlpack__`` cannot be called at all."""
-    tensor: Any = getattr(sys.modules.get("tensorflow"), "Tensor", None)
-    if tensor is None or not isinstance(x, tensor):
+    try:
+        dtype = x.dtype
+        # One of TensorFlow has such a number, whatever is in `sys.modules`.
+        number = dtype.as_datatype_enum
+    except Exception:
+        return None
+    if not isinstance(number, int):
         return None
     try:
-        dlx.DType(x.dtype)
+        dlx.DType(dtype)
     except (BufferError, TypeError, ValueError):
-        return f"not called: TensorFlow would end the process for {x.dtype}"
+        return f"not called: TensorFlow would end the process for {dtype}"
     return None
 
 
