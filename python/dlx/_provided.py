@@ -141,7 +141,7 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
         raise BufferError(f"pyarrow.FixedShapeTensorArray has at least one {what}")
     if not _is_packed(tensor):  # it would take what is between them for elements
         raise BufferError("its elements are not beside each other")
-    return _library("pyarrow").FixedShapeTensorArray.from_dlpack(tensor)
+    return _library("pyarrow.lib").FixedShapeTensorArray.from_dlpack(tensor)
 
 
 def _is_packed(tensor: Tensor) -> bool:
@@ -244,7 +244,7 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
 }
 
 # Classes with a ``from_dlpack``, in place of which another is used: by their names, the
-# modules that have them, the importer, and the dtypes that they keep.
+# packages that they are of, the importer, and the dtypes that they keep.
 _BETTER: dict[str, tuple[str, Importer, Kept]] = {
     "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape, Kept()),
     "OrtValue": ("onnxruntime", _onnxruntime, _of_onnxruntime),
@@ -331,8 +331,9 @@ def importing(cls: type) -> _Found:
     if callable(own):
         name, modules = cls.__name__, sys.modules
         if name in _BETTER:
-            module, better, kept = _BETTER[name]
-            if getattr(modules.get(module), name, None) is cls:
+            package, better, kept = _BETTER[name]
+            # By what the class says: `sys.modules` may have another module.
+            if str(cls.__module__).partition(".")[0] == package:
                 return better, None, kept, True
         if not cls.__flags__ & _IMMUTABLE_TYPE:
             return own, None, None, None

@@ -271,6 +271,17 @@ def test_a_class_derived_from_that_of_a_library_can_die() -> None:
     assert alive() is None
 
 
+def test_what_ends_the_process_is_refused_though_another_module_has_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pyarrow divides by the number of elements."""
+    to = requires("pyarrow").FixedShapeTensorArray
+    monkeypatch.setitem(sys.modules, "pyarrow", types.ModuleType("pyarrow"))
+    with pytest.raises(BufferError, match="at least one element"):
+        dlx.convert(np.zeros((0, 2)), to)
+    assert len(dlx.convert(np.ones((3, 2)), to)) == 3
+
+
 def test_a_package_that_sys_modules_has_lost_is_imported_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
