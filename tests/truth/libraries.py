@@ -74,6 +74,10 @@ def prepare(name: str, slow: bool) -> None:
     if name == "pa" and importlib.util.find_spec("dateutil") is None:
         # pyarrow looks for it in every directory, at every conversion.
         sys.modules["dateutil"] = None  # type: ignore[assignment]
+    if name == "pa":
+        # It keeps for ever that NumPy was not there when it was first imported.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("pyarrow.pandas_compat")
     if name == "torch":
         kit = importlib.import_module(".torch_kit", __package__)
         if slow:

@@ -54,6 +54,8 @@ def dual(x: Any) -> Any:
 
 def traced(function: Any, x: Any) -> Any:
     """Record what a function does to ``x`` in a graph."""
+    if x.is_nested:
+        raise TypeError("torch ends the process where it traces a nested tensor")
 
     def named(t: Any) -> Any:
         return function(t)
