@@ -21,7 +21,7 @@ mod versions;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::Request;
 use crate::cpython::lookup::is_static;
 use crate::stream;
@@ -42,13 +42,13 @@ pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let Some(snapshot) = by_protocol(x, request)? else {
-        return Ok(None);
-    };
-    if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) || immutable(x)?.is_none() {
-        return Ok(Some(snapshot));
+    const DECIDED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED;
+    match by_protocol(x, request)? {
+        Some(snapshot) if !snapshot.has(DECIDED) && immutable(x)?.is_some() => {
+            Ok(Some(snapshot.readonly()?))
+        }
+        snapshot => Ok(snapshot),
     }
-    Ok(Some(snapshot.readonly()?))
 }
 
 fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
@@ -78,11 +78,12 @@ fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Opti
 /// The name of the class of `x` if its library calls that immutable, which its exports may not say. By the names that its
 /// bases have, whatever `sys.modules` says.
 pub(crate) fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
-    const KNOWN: [(&str, &str, &str); 4] = [
+    const KNOWN: [(&str, &str, &str); 5] = [
         ("ArrayImpl", "jax", "jax.Array"),
         ("array", "mlx", "mlx.core.array"),
         ("Index", "pandas", "pandas.Index"),
         ("EagerTensor", "tensorflow", "tensorflow.Tensor"),
+        ("Variable", "tensorflow", "tensorflow.Variable"),
     ];
     let class = x.get_type();
     if is_static(&class) {

@@ -332,8 +332,11 @@ def importing(cls: type) -> _Found:
         name, modules = cls.__name__, sys.modules
         if name in _BETTER:
             package, better, kept = _BETTER[name]
-            # By what the class says: `sys.modules` may have another module.
-            if str(cls.__module__).partition(".")[0] == package:
+            # What made an immutable class has named it; any other may say anything.
+            is_of = str(cls.__module__).partition(".")[0] == package
+            if (is_of and cls.__flags__ & _IMMUTABLE_TYPE) or (
+                getattr(modules.get(package), name, None) is cls
+            ):
                 return better, None, kept, True
         if not cls.__flags__ & _IMMUTABLE_TYPE:
             return own, None, None, None

@@ -292,6 +292,25 @@ def test_a_package_that_sys_modules_has_lost_is_imported_again(
     assert dlx.convert(A, to).equals(made)
 
 
+def test_a_class_that_claims_to_be_of_a_library_makes_its_own_instances() -> None:
+    """A class of Python may name any module."""
+
+    @classmethod  # type: ignore[misc]
+    def from_dlpack(cls: Any, x: Any) -> Any:
+        made = cls()
+        made.array = np.from_dlpack(x)
+        return made
+
+    methods = {
+        "__module__": "onnxruntime",
+        "from_dlpack": from_dlpack,
+        "__dlpack__": lambda self, **keywords: self.array.__dlpack__(**keywords),
+        "__dlpack_device__": lambda self: (1, 0),
+    }
+    cls: Any = type("OrtValue", (), methods)
+    assert dlx.convert(A, cls).array.tolist() == A.tolist()
+
+
 def computed(cls: Any) -> Any:
     """Answer `__class__` with `cls` before the type is looked at."""
 

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 from dlx_check.conformance.requirements import requirements
+from docs.pages import pages
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "python", "packages", "tests", "docs", "benches", "examples")
@@ -18,8 +19,8 @@ TEXTS = {
     if path.suffix in KINDS and path.is_file() and "target" not in path.parts
 }
 SAFETY, STREAMS = (Path("docs", f"{name}.md") for name in ("safety", "streams"))
-GENERATED = {"conformance.md", "measurements.md", "pairs.md", "requirements.md"}
-"""Pages that the site alone has (`tests/docs/pages.py`)."""
+GENERATED = set(pages())
+"""Pages that the site alone has."""
 DEFINED = {
     *requirements(),
     *re.findall(r"^\*\*(S\d+)\.", TEXTS[SAFETY], re.M),

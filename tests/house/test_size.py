@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def code(text: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("//")]
 
 
+@cache
 def counts() -> dict[str, int]:
     """Count."""
     rust = {path: path.read_text() for path in files("src/*.rs")}

@@ -10,7 +10,6 @@ DOCUMENTS = (
     "docs/classes.md",
     "docs/convert.md",
     "docs/devices.md",
-    *(f"docs/guides/{path.name}" for path in sorted(ROOT.glob("docs/guides/*.md"))),
     "docs/index.md",
     "docs/inspect.md",
     "docs/launcher.md",

@@ -50,6 +50,16 @@ def check_version(before: int | None, x: Any, y: Any) -> None:
         raise Wrong("autograd did not learn that it was written to")
 
 
+def is_of_a_copy(entry: Entry, x: Any) -> bool:
+    """Whether an entry writes to a `dlx.Tensor` of what exports copies alone.
+
+    So do variables of TensorFlow. To write to the variable itself is refused.
+    """
+    tf = FOUND.get("tf")
+    is_variable = tf is not None and isinstance(innermost(x), tf.Variable)
+    return is_variable and "dlx.from_dlpack(x)" in entry.text
+
+
 def has_elements(x: Any) -> bool:
     """Whether a tensor of torch or Paddle has any."""
     try:

@@ -139,14 +139,17 @@ def check(program: Program, skips: bool = False) -> None:
     names["look"] = look
     try:
         for line in program.lines:
-            if "look(" not in line:
+            is_look = "look(" in line
+            if not is_look:
                 # It may change a result in place, or free it (torch's share_memory_).
                 look.made.clear()
-            exec(compiled(line, "exec"), names)
-    except RuntimeError as error:
-        # torch refuses a view made without a graph once its memory is written to.
-        if "no_grad mode and its base" not in str(error):
-            raise
+            try:
+                exec(compiled(line, "exec"), names)
+            except RuntimeError as error:
+                # torch refuses a view made without a graph once it was written to.
+                if is_look or "no_grad mode and its base" not in str(error):
+                    raise
+                break
     finally:
         program.looks = len(program.truths)
         program.refused, program.known = look.refused, look.known

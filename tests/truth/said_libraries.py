@@ -26,20 +26,17 @@ def of_jax(x: Any) -> Said | None:
 def of_tensorflow(x: Any) -> Said | None:
     """Read a TensorFlow tensor through NumPy; None for strings, handles and symbols.
 
-    TensorFlow calls tensors immutable. Of a variable it gives copies.
+    TensorFlow calls tensors immutable; to assign to a variable makes another.
     """
     tf = FOUND["tf"]
-    is_copied = isinstance(x, tf.Variable)
-    if is_copied:
+    if isinstance(x, tf.Variable):
         x = x.value()
     if not hasattr(x, "numpy") or not isinstance(x, tf.Tensor):
         return None
     if x.dtype in (tf.string, tf.variant, tf.resource) or x.dtype.is_quantized:
         return None
     plain = x.numpy()
-    return Said(
-        tuple(x.shape), plain.dtype.name, plain.tobytes(), protected=not is_copied
-    )
+    return Said(tuple(x.shape), plain.dtype.name, plain.tobytes(), protected=True)
 
 
 def of_mlx(x: Any) -> Said | None:

@@ -25,13 +25,12 @@ use crate::types::device;
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
-    let imported = question::fast(x).and_then(|capsule| capsule::import(&capsule, None));
-    match imported {
+    match question::fast(x).and_then(|capsule| capsule::import(&capsule, None)) {
         Ok(snapshot) if snapshot.meta().device == device::CPU => {
             protected(x, is_tensorflow, snapshot).map(Some)
         }
         Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
-        Ok(_) | Err(_) => Ok(None),
+        _ => Ok(None),
     }
 }
 

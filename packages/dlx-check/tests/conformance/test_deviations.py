@@ -332,7 +332,7 @@ def test_whatever_a_target_says_the_written_file_can_be_read(
 
 def test_the_file_of_the_guide_is_one() -> None:
     """README.md, Deviations file: its check is one of the suite."""
-    guide = (Path(__file__).parents[4] / "README.md").read_text()
+    guide = (Path(__file__).parents[2] / "README.md").read_text()
     [text] = re.findall(r"^```toml\n(.*?)^```$", guide, re.M | re.S)
     file = Deviations.parse(text, FILE)
     assert len(file.entries) == 1
