@@ -12,11 +12,12 @@ use crate::abi::DLDevice;
 use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
+use crate::driver::Capture;
 use crate::stream;
 use crate::stream::end::End;
 use crate::stream::namer::TENSORS;
 use crate::stream::order;
-use crate::stream::order::{Joined, Waits};
+use crate::stream::order::Waits;
 use crate::stream::{Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -33,6 +34,8 @@ pub(super) struct Loan {
     ordered: Vec<(usize, Lent)>,
     /// Whether the block's stream has been made to wait, so that others must wait for it at the end.
     is_joined: bool,
+    /// What the block's stream captured then, if that was asked.
+    capture: Option<Capture>,
 }
 
 impl Loan {
@@ -43,6 +46,7 @@ impl Loan {
             views: Vec::with_capacity(count),
             ordered: Vec::new(),
             is_joined: false,
+            capture: None,
         }
     }
 
@@ -148,13 +152,13 @@ impl Loan {
         for (_, lent) in &mut self.ordered {
             lent.collect(py, &mut waits)?;
         }
-        let joined = order::all(stream, &waits, Joined::Back);
+        let joined = order::enter(stream, &waits);
         // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
         self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
         if joined.is_err() {
             self.ordered.iter_mut().for_each(|(_, lent)| lent.uncover());
         }
-        joined?;
+        self.capture = joined?;
         Ok(())
     }
 
@@ -214,7 +218,7 @@ impl Loan {
             stream::note(TENSORS, first.device(), namer);
         }
         match &self.stream {
-            Some(stream) if self.is_joined => join_back(py, &self.ordered, stream),
+            Some(stream) if self.is_joined => join_back(py, &self.ordered, stream, self.capture),
             _ => Ok(()),
         }
     }
@@ -237,7 +241,12 @@ fn stream_of(
 }
 
 /// Makes the streams of the tensors wait for that of the block, by one event.
-fn join_back(py: Python<'_>, ordered: &[(usize, Lent)], stream: &Stream) -> PyResult<()> {
+fn join_back(
+    py: Python<'_>,
+    ordered: &[(usize, Lent)],
+    stream: &Stream,
+    entered: Option<Capture>,
+) -> PyResult<()> {
     let lent = || ordered.iter().map(|(_, lent)| lent);
     let mut back = Waits::default();
     let mut result = Ok(());
@@ -249,7 +258,7 @@ fn join_back(py: Python<'_>, ordered: &[(usize, Lent)], stream: &Stream) -> PyRe
             Err(error) => result = result.and(Err(error)),
         }
     }
-    let (point, joined) = order::back(&back, stream);
+    let (point, joined) = order::back(&back, stream, entered);
     result = result.and(joined.map_err(PyErr::from));
     // A stream that could not be joined back does not wait for the kernel, so the tensor has to remember it.
     let is_lost = result.is_err();

@@ -11,7 +11,7 @@ mod side;
 
 use std::sync::Arc;
 
-use rules::{allow, both, implicit, invalidated, merged, unable};
+use rules::{allow, both, entered_before, implicit, invalidated, merged, unable};
 use side::Side;
 
 use crate::cpython::interpreter::blocking;
@@ -85,12 +85,25 @@ pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<(), Error> {
 ///
 /// As for [`after`].
 pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<(), Error> {
+    wait_for_all(consumer, waits, joined).map(|_| ())
+}
+
+/// As [`all`], for a block on `consumer`; returns what that captures from then on, `None` if nobody had to be asked.
+pub(crate) fn enter(consumer: &Stream, waits: &Waits) -> Result<Option<Capture>, Error> {
+    wait_for_all(consumer, waits, Joined::Back)
+}
+
+fn wait_for_all(
+    consumer: &Stream,
+    waits: &Waits,
+    joined: Joined,
+) -> Result<Option<Capture>, Error> {
     let Waits {
         streams, points, ..
     } = waits;
     let others = || streams.iter().filter(|stream| !stream.is(consumer));
     if points.is_empty() && others().next().is_none() {
-        return Ok(());
+        return Ok(None);
     }
     blocking(|| {
         let explain = |error| unable(streams.first(), consumer, error);
@@ -112,7 +125,7 @@ pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<()
         for point in points {
             side.wait_for(point)?;
         }
-        Ok(())
+        Ok(Some(side.capture))
     })
 }
 
@@ -140,9 +153,13 @@ fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes all streams of `back` wait for the work queued on `producer`, by one event; goes on to the next if one fails,
-/// and returns the first error. Returns that event, unless it is part of a graph.
-pub(crate) fn back(back: &Waits, producer: &Stream) -> (Option<Arc<Event>>, Result<(), Error>) {
+/// Makes all streams of `back` wait for the work queued on `producer` since [`enter`] returned `entered`, by one event;
+/// goes on to the next if one fails, and returns the first error. Returns that event, unless it is part of a graph.
+pub(crate) fn back(
+    back: &Waits,
+    producer: &Stream,
+    entered: Option<Capture>,
+) -> (Option<Arc<Event>>, Result<(), Error>) {
     let others = || back.streams.iter().filter(|stream| !stream.is(producer));
     if others().next().is_none() {
         return (None, Ok(()));
@@ -152,6 +169,12 @@ pub(crate) fn back(back: &Waits, producer: &Stream) -> (Option<Arc<Event>>, Resu
             Ok(ahead) => ahead,
             Err(error) => return (None, Err(error)),
         };
+        // An edge of the graph orders nothing that was queued before the capture.
+        if let Capture::Active(_) = ahead.capture
+            && entered.is_some_and(|entered| entered != ahead.capture)
+        {
+            return (None, Err(entered_before(producer)));
+        }
         let mut allowed = Vec::new();
         let mut result = Ok(());
         for consumer in others() {

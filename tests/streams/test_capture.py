@@ -135,6 +135,40 @@ def test_a_borrow_that_fails_at_the_second_tensor_joins_the_first_back(
     assert s.capture_status() == 0
 
 
+@pytest.mark.parametrize("is_drawn_in", [True, False])
+def test_a_block_is_not_left_in_a_capture_that_began_inside_it(
+    array: TableArray, p: Stream, s: Stream, is_drawn_in: bool
+) -> None:
+    """H6: an edge of the graph orders nothing that was queued before."""
+    block = dlx.borrow(array, stream=s)
+    tensor, stream = block.__enter__()
+    write(stream, tensor)
+    with s.capture():
+        if is_drawn_in:
+            p.wait_for(s)
+        with refused(s, match="leave the block before the capture begins"):
+            block.__exit__(None, None, None)
+        if is_drawn_in:
+            s.wait_for(p)
+
+
+def test_memory_used_before_a_capture_is_freed_after_that_use(
+    sim: Simulation, p: Stream, s: Stream
+) -> None:
+    """H3: also where its own stream was in the capture when the block was left."""
+    with dlx.stream(p):
+        tensor = dlx.empty(4, "float32", device="cuda:0")
+    block = tensor.use(stream=s)
+    write(s, block.__enter__())
+    with s.capture():
+        p.wait_for(s)
+        with pytest.raises(BufferError, match="before stream"):
+            block.__exit__(None, None, None)
+        s.wait_for(p)
+    del tensor, block
+    assert sim.races == []
+
+
 @pytest.mark.parametrize("way", ["import", "export", "borrow", "use"])
 def test_work_outside_is_not_waited_for_in_a_capture(
     array: TableArray, p: Stream, s: Stream, way: str

@@ -43,6 +43,8 @@ def libraries(sim: Simulation) -> Iterator[list[Framework]]:
         arrays = [library.full((1,)) for library in made * 3]
         kept = [dlx.from_dlpack(array) for array in arrays]
         kept[0].__dlpack__(stream=sim.stream().handle)
+        # The first release that waits asks how much memory there is.
+        dlx.from_dlpack(arrays[0], stream=sim.stream())
         del kept
         yield made
 

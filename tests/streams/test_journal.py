@@ -8,10 +8,11 @@ from ctypes import byref, c_void_p
 
 import dlx
 import pytest
+from dlx._core import deferred
 from support.cuda_producers import CUDA, DLPackArray, Framework, TableArray, framework
 from support.dlpack_abi import DLTensor, delete, from_table, table_of
 from support.simulated_driver import Simulation
-from support.simulated_kernels import read
+from support.simulated_kernels import read, until
 from support.simulated_objects import LEGACY, PER_THREAD
 
 RECORD, WAIT, CREATE = "cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"
@@ -31,9 +32,10 @@ QUESTIONS = {
 
 @pytest.fixture(autouse=True)
 def _warm(sim: Simulation, library: Framework) -> None:
-    """Load the driver, and fill the pool of events."""
+    """Load the driver, fill the pool of events, and let dlx ask what it asks once."""
     p = sim.stream()
     with library.stream(p):
+        dlx.from_dlpack(library.full((1,)), stream=sim.stream())
         kept = [dlx.from_dlpack(library.full((1,))) for _ in range(8)]
         kept[0].__dlpack__(stream=sim.stream().handle)
 
@@ -185,6 +187,7 @@ def test_no_event_is_created_once_the_pool_is_warm(
         dlx.from_dlpack(array).__dlpack__(stream=s.handle)
         del tensor, array
         sim.advance()
+        until(lambda: deferred() == 0)
         dlx.from_dlpack(library.full((1,)))
 
     with library.stream(p):

@@ -133,6 +133,15 @@ fn before(producer: &Stream) -> Error {
 }
 
 #[cold]
+pub(super) fn entered_before(producer: &Stream) -> Error {
+    Error::refused(format!(
+        "the block was entered before stream {} began the capture of a graph, and nothing can wait inside the capture \
+         for what the block did before; leave the block before the capture begins, or enter it in the capture",
+        producer.handle()
+    ))
+}
+
+#[cold]
 pub(super) fn implicit(stream: &Stream) -> Error {
     Error::refused(format!(
         "stream {} is the legacy default stream, and using it while another stream captures a graph would end that \
