@@ -1,6 +1,6 @@
 //! The C functions of the exchange tables that dlx publishes (`dlpack.h` 1.3).
 
-pub(super) mod allocate;
+mod allocate;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -65,43 +65,34 @@ pub(crate) trait ExchangeType: 'static {
     fn exchange() -> &'static Self::Exchange;
 }
 
-/// The table whose functions serve `T`, with a borrow function if it `lends` (R122).
-pub(crate) const fn table<T: ExchangeType>(lends: bool) -> Published {
-    let borrow: DLPackDLTensorFromPyObjectNoSync = dltensor_from_py_object_no_sync::<T>;
-    Published::new(
-        managed_tensor_allocator::<T>,
-        managed_tensor_from_py_object_no_sync::<T>,
-        managed_tensor_to_py_object_no_sync::<T>,
-        if lends { Some(borrow) } else { None },
-        current_work_stream::<T>,
-    )
+/// The table of dlx's version whose functions serve `T`.
+pub(super) const fn table<T: ExchangeType>() -> Published {
+    Published(DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion {
+                major: DLPACK_MAJOR_VERSION,
+                minor: DLPACK_MINOR_VERSION,
+            },
+            prev_api: null_mut(),
+        },
+        managed_tensor_allocator: Some(managed_tensor_allocator::<T>),
+        managed_tensor_from_py_object_no_sync: Some(managed_tensor_from_py_object_no_sync::<T>),
+        managed_tensor_to_py_object_no_sync: Some(managed_tensor_to_py_object_no_sync::<T>),
+        dltensor_from_py_object_no_sync: Some(dltensor_from_py_object_no_sync::<T>),
+        current_work_stream: Some(current_work_stream::<T>),
+    })
 }
 
 /// A table of dlx, to be kept in a static.
 pub(crate) struct Published(DLPackExchangeAPI);
 
 impl Published {
-    /// A table of dlx's version. Without `borrow` it lends no views.
-    pub(crate) const fn new(
-        allocator: DLPackManagedTensorAllocator,
-        from_py_object: DLPackManagedTensorFromPyObjectNoSync,
-        to_py_object: DLPackManagedTensorToPyObjectNoSync,
-        borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
-        work_stream: DLPackCurrentWorkStream,
-    ) -> Self {
+    /// The same table; one that does not `lend` has no borrow function (R122).
+    pub(super) fn lending(&self, lends: bool) -> Self {
+        let borrow = self.0.dltensor_from_py_object_no_sync;
         Self(DLPackExchangeAPI {
-            header: DLPackExchangeAPIHeader {
-                version: DLPackVersion {
-                    major: DLPACK_MAJOR_VERSION,
-                    minor: DLPACK_MINOR_VERSION,
-                },
-                prev_api: null_mut(),
-            },
-            managed_tensor_allocator: Some(allocator),
-            managed_tensor_from_py_object_no_sync: Some(from_py_object),
-            managed_tensor_to_py_object_no_sync: Some(to_py_object),
-            dltensor_from_py_object_no_sync: borrow,
-            current_work_stream: Some(work_stream),
+            dltensor_from_py_object_no_sync: borrow.filter(|_| lends),
+            ..self.0
         })
     }
 
@@ -130,7 +121,7 @@ unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: ExchangeType>(
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
     // SAFETY: the caller of the table obeys `dlpack.h` (S2, callers).
-    unsafe { from_py_object(T::exchange(), py_object, out) }
+    unsafe { from_py_object(py_object, out, T::exchange()) }
 }
 
 unsafe extern "C" fn dltensor_from_py_object_no_sync<T: ExchangeType>(
@@ -146,7 +137,7 @@ unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: ExchangeType>(
     out_py_object: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    unsafe { to_py_object(T::exchange(), tensor, out_py_object) }
+    unsafe { to_py_object(tensor, out_py_object, T::exchange()) }
 }
 
 unsafe extern "C" fn current_work_stream<T: ExchangeType>(
@@ -154,12 +145,8 @@ unsafe extern "C" fn current_work_stream<T: ExchangeType>(
     device_id: i32,
     out_current_stream: *mut *mut c_void,
 ) -> c_int {
-    let device = DLDevice {
-        device_type,
-        device_id,
-    };
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    unsafe { work_stream(T::exchange(), device, out_current_stream) }
+    unsafe { work_stream(device_type, device_id, out_current_stream, T::exchange()) }
 }
 
 unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
@@ -169,16 +156,17 @@ unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
     set_error: Option<SetError>,
 ) -> c_int {
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    unsafe { allocate::allocate(T::exchange(), prototype, out, error_ctx, set_error) }
+    unsafe { allocate::allocate(prototype, out, error_ctx, set_error, T::exchange()) }
 }
 
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
-pub(super) unsafe fn from_py_object<E: Exchange>(
-    exchange: &E,
+#[inline(never)]
+unsafe extern "C" fn from_py_object<E: Exchange>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
+    exchange: &E,
 ) -> c_int {
     let body = |py: Python<'_>| {
         // SAFETY: the caller keeps the object alive for the call (S2).
@@ -218,34 +206,20 @@ unsafe fn borrow_py_object<E: Exchange>(
     match guard(fast_borrow, |_| None) {
         Some(()) => 0,
         // SAFETY: the promise of this function's caller.
-        None => unsafe { slow_borrow(exchange, py_object, out) },
+        None => unsafe { slow_borrow(py_object, out, exchange) },
     }
 }
 
-/// As [`borrow_by_rules`]. Not inlined, so that the fast path needs no frame.
+/// The part of [`borrow_py_object`] that may wait or fail; not inlined, so that the fast path needs no frame.
 ///
 /// # Safety
 ///
-/// As for [`borrow_py_object`].
+/// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
 #[inline(never)]
-unsafe fn slow_borrow<E: Exchange>(
-    exchange: &E,
+unsafe extern "C" fn slow_borrow<E: Exchange>(
     py_object: *mut c_void,
     out: *mut DLTensor,
-) -> c_int {
-    // SAFETY: the promise of this function's caller.
-    unsafe { borrow_by_rules(exchange, py_object, out) }
-}
-
-/// The part of [`borrow_py_object`] that may wait or fail.
-///
-/// # Safety
-///
-/// As for [`borrow_py_object`].
-pub(super) unsafe fn borrow_by_rules<E: Exchange>(
     exchange: &E,
-    py_object: *mut c_void,
-    out: *mut DLTensor,
 ) -> c_int {
     let body = |py: Python<'_>| {
         // SAFETY: the caller keeps the object alive for the call (S2).
@@ -264,10 +238,11 @@ pub(super) unsafe fn borrow_by_rules<E: Exchange>(
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
-pub(super) unsafe fn to_py_object<E: Exchange>(
-    exchange: &E,
+#[inline(never)]
+unsafe extern "C" fn to_py_object<E: Exchange>(
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
+    exchange: &E,
 ) -> c_int {
     let body = |py: Python<'_>| {
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
@@ -323,11 +298,17 @@ pub(super) unsafe fn to_py_object<E: Exchange>(
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a place for the result (S2).
-pub(super) unsafe fn work_stream<E: Exchange>(
-    exchange: &E,
-    device: DLDevice,
+#[inline(never)]
+unsafe extern "C" fn work_stream<E: Exchange>(
+    device_type: DLDeviceType,
+    device_id: i32,
     out_current_stream: *mut *mut c_void,
+    exchange: &E,
 ) -> c_int {
+    let device = DLDevice {
+        device_type,
+        device_id,
+    };
     let body = |py: Python<'_>| {
         let stream = exchange.current_work_stream(py, device)?;
         if stream::has_streams(device) {

@@ -17,7 +17,7 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{Error, type_name};
 
 /// The table, one per process (R114).
-pub(crate) static TABLE: Published = published::table::<Tensors>(true);
+pub(crate) static TABLE: Published = published::table::<Tensors>();
 
 /// The object as a tensor, or the error of a table that was given another type (R127).
 #[inline(always)]

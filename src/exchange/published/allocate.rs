@@ -15,12 +15,12 @@ use crate::types::error::Error;
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: with a prototype, a place for the result, and a callback with its context (S2, callers).
-pub(in crate::exchange) unsafe fn allocate<E: Exchange>(
-    exchange: &E,
+pub(super) unsafe extern "C" fn allocate<E: Exchange>(
     prototype: *mut DLTensor,
     out: *mut *mut DLManagedTensorVersioned,
     error_ctx: *mut c_void,
     set_error: Option<SetError>,
+    exchange: &E,
 ) -> c_int {
     let result = guard(
         || {

@@ -53,7 +53,7 @@ impl ExchangeType for Panicky {
     }
 }
 
-const TABLE: DLPackExchangeAPI = table::<Panicky>(true).0;
+const TABLE: DLPackExchangeAPI = table::<Panicky>().0;
 
 const SCALAR: DLTensor = DLTensor {
     data: NonNull::<c_void>::dangling().as_ptr(),
