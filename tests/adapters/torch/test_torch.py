@@ -353,6 +353,25 @@ def test_a_tensor_without_memory_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+def test_lazy_copies_of_quantized_tensors_are_refused() -> None:
+    """R60: torch ends many a process that asks whether one has a tangent."""
+    program = """
+        import dlx, torch
+
+        values = torch.arange(1.0, 4.0)
+        copied = torch.quantize_per_tensor(values, 0.5, 1, torch.qint8).clone()
+        kept = [torch._lazy_clone(copied) for _ in range(100)]
+        for lazy in kept:
+            try:
+                dlx.bridge(dlx.Tensor)(list)([lazy])
+            except BufferError as error:
+                assert "dequantize" in str(error)
+            else:
+                raise AssertionError("a tensor")
+        """
+    assert run_python(program)[0] == 0
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["sparse COO", "quantized", "meta", "nested", "vmap"])
 def test_what_torch_raised_is_the_cause(name: str) -> None:
