@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::cpython::lookup::is_static;
 use crate::stream;
 use crate::stream::usage::Release;
@@ -121,8 +121,9 @@ pub(crate) fn counter(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<Co
 pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
+    let asked = Asked::by_argument(&no_order);
     let request = Request {
-        stream: Some(&no_order),
+        stream: Some(&asked),
         release: Release::None,
         ..Request::NOTHING
     };

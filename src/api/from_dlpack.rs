@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PySlice, PyString,
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
 use crate::api::tensor::again;
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
 use crate::cpython::modules::loaded;
@@ -71,17 +71,17 @@ pub(crate) fn from_dlpack<'py>(
     release: &str,
 ) -> PyResult<Bound<'py, Tensor>> {
     let device = device.map(Device::of).transpose()?;
+    let asked = stream.map(Asked::by_argument);
     let request = Request {
         device,
         copy,
-        stream,
+        stream: asked.as_ref(),
         release: Release::of(release).ok_or_else(|| {
             PyValueError::new_err(format!(
                 "release is {release:?}; expected one of {}",
                 Release::names()
             ))
         })?,
-        ..Request::NOTHING
     };
     if let Some(tensor) = Tensor::of(x)
         && stream.is_none()
@@ -110,7 +110,7 @@ fn recorded<'py>(
     };
     let snapshot = ladder::from_dlpack(x, request)?;
     let used = snapshot.usage().and_then(|usage| usage.used.clone());
-    if let (Some(used), Some(given)) = (used, request.stream) {
+    if let (Some(used), Some(given)) = (used, request.argument()) {
         let torch = loaded(intern!(py, "torch"))?;
         let external = match torch {
             // torch accepts only its own stream objects.

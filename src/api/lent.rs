@@ -9,7 +9,7 @@ use crate::abi::DLDevice;
 use crate::adapters::torch;
 use crate::adapters::torch::TorchClass;
 use crate::adapters::{cuda_array_interface, jax, numpy};
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::exchange::Table;
 use crate::exchange::slot::innermost;
 use crate::import::cache;
@@ -209,8 +209,10 @@ fn of_protocol(
         (None, None) => wanted.cloned(),
     };
     let is_ordered = library.is_some() || device.is_some_and(stream::has_streams);
+    let stream = stream.as_ref().filter(|_| is_ordered);
+    let asked = stream.map(Asked::by_argument);
     let request = Request {
-        stream: stream.as_ref().filter(|_| is_ordered),
+        stream: asked.as_ref(),
         ..Request::NOTHING
     };
     Ok((from_dlpack(x, &request)?, library))

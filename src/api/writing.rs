@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::api::lent::lend_unordered;
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
@@ -74,9 +74,10 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
         return Ok(false);
     }
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
+    let asked = Asked::by_argument(&no_order);
     let request = Request {
         device: Some(snapshot.meta().device),
-        stream: Some(&no_order),
+        stream: Some(&asked),
         release: Release::None,
         ..Request::NOTHING
     };

@@ -14,7 +14,7 @@ use pyo3::types::{PyCapsule, PyTuple, PyType};
 use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::by_driver;
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::cpython::call::{call_method_with, call_with};
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::exchange::{Exchange, publish};
@@ -104,12 +104,12 @@ pub(crate) fn dlpack<'py>(
         device_id,
     });
     device.map_or(Ok(()), device::check)?;
+    let asked = stream.map(Asked::by_argument);
     let request = Request {
         device,
         copy,
-        stream,
+        stream: asked.as_ref(),
         release: Release::None,
-        ..Request::NOTHING
     };
     let (inner, last) = innermost(x)?;
     let snapshot = match Tensor::of(&inner) {

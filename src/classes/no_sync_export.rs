@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::{jax, numpy, torch};
-use crate::copy::request::{Consumer, Request};
+use crate::copy::request::{Asked, Consumer, Request};
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
@@ -233,8 +233,9 @@ fn from_protocol(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<Tabl
 }
 
 fn by_protocol(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<Snapshot> {
+    let asked = Asked::by_consumer(consumer);
     let request = Request {
-        consumer: Some(consumer),
+        stream: Some(&asked),
         release: Release::None,
         ..Request::NOTHING
     };

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::classes::no_sync_export;
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::exchange::slot::is_mixin;
 use crate::import::ladder::from_dlpack;
 use crate::import::protocol::{self, FastExport};
@@ -56,12 +56,12 @@ impl Options {
         x: &Bound<'_, PyAny>,
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
     ) -> PyResult<Snapshot> {
+        let asked = Asked::by_consumer(&stream_of);
         let request = Request {
             device: self.device,
             copy: self.copy,
-            consumer: Some(&stream_of),
+            stream: Some(&asked),
             release: Release::None,
-            ..Request::NOTHING
         };
         from_dlpack(x, &request)
     }

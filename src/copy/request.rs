@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::OnceCell;
+
 use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -32,48 +34,97 @@ impl<F: Fn(DLDevice) -> PyResult<i64>> Consumer for F {
     }
 }
 
+/// Who names the stream that a tensor is for. It is asked once: the answer may be Python's.
+pub(crate) struct Asked<'a, 'py> {
+    by: By<'a, 'py>,
+    known: OnceCell<(DLDevice, Wanted)>,
+}
+
+enum By<'a, 'py> {
+    Argument(&'a Bound<'py, PyAny>),
+    Consumer(&'a dyn Consumer),
+}
+
+impl<'a, 'py> Asked<'a, 'py> {
+    /// The argument `stream=`.
+    pub(crate) fn by_argument(stream: &'a Bound<'py, PyAny>) -> Self {
+        Self {
+            by: By::Argument(stream),
+            known: OnceCell::new(),
+        }
+    }
+
+    /// Whoever the tensor is for.
+    pub(crate) fn by_consumer(consumer: &'a dyn Consumer) -> Self {
+        Self {
+            by: By::Consumer(consumer),
+            known: OnceCell::new(),
+        }
+    }
+
+    fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
+        if let Some((of, wanted)) = self.known.get()
+            && *of == device
+        {
+            return Ok(wanted.clone());
+        }
+        let wanted = match self.by {
+            By::Argument(stream) => stream::wanted(Some(stream), device)?,
+            By::Consumer(consumer) if stream::has_streams(device) => {
+                Wanted::Stream(Stream::of_table(consumer.stream(device)?, device))
+            }
+            By::Consumer(_) => Wanted::Unset,
+        };
+        // What was asked of another device stays.
+        self.known.set((device, wanted.clone())).ok();
+        Ok(wanted)
+    }
+}
+
 /// The arguments of a `from_dlpack` call.
 pub(crate) struct Request<'a, 'py> {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
-    pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
-    /// Without `stream`: whoever the tensor is for, which names the stream.
-    pub(crate) consumer: Option<&'a dyn Consumer>,
+    /// The argument `stream=`, or whoever the tensor is for.
+    pub(crate) stream: Option<&'a Asked<'a, 'py>>,
     /// How memory that is used on a stream other than its producer's is released.
     pub(crate) release: Release,
 }
 
-impl Request<'_, '_> {
+impl<'a, 'py> Request<'a, 'py> {
     /// No request but the tensor, the common case.
     pub(crate) const NOTHING: Self = Self {
         device: None,
         copy: None,
         stream: None,
-        consumer: None,
         release: Release::Auto,
     };
 
     /// Whether the request has no device, copy or stream.
     #[inline(always)]
     pub(crate) fn is_nothing(&self) -> bool {
-        self.device.is_none() && self.copy.is_none() && self.stream.is_none()
+        self.device.is_none() && self.copy.is_none() && self.argument().is_none()
+    }
+
+    /// The argument `stream=`.
+    #[inline(always)]
+    pub(crate) fn argument(&self) -> Option<&'a Bound<'py, PyAny>> {
+        match self.stream?.by {
+            By::Argument(stream) => Some(stream),
+            By::Consumer(_) => None,
+        }
     }
 
     /// As [`Self::is_nothing`], and no target stream is named.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        self.is_nothing() && self.consumer.is_none()
+        self.is_nothing() && self.stream.is_none()
     }
 
     /// The stream requested for `device`, where the tensor is or will be.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
-        match (self.stream, self.consumer) {
-            (None, Some(consumer)) if stream::has_streams(device) => {
-                let handle = consumer.stream(device)?;
-                Ok(Wanted::Stream(Stream::of_table(handle, device)))
-            }
-            _ => stream::wanted(self.stream, device),
-        }
+        self.stream
+            .map_or(Ok(Wanted::Unset), |asked| asked.wanted(device))
     }
 
     /// The stream requested for a tensor on `here`, unless that goes elsewhere, where the stream belongs (R85).

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
-use crate::copy::request::{Request, finish};
+use crate::copy::request::{Asked, Request, finish};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::exchange::slot::names_devices;
@@ -259,12 +259,12 @@ pub(crate) fn export(
     let Some(&there) = of_snapshot(snapshot).iter().find(is_asked) else {
         return Ok(None);
     };
+    let asked = stream.map(Asked::by_argument);
     let request = Request {
         device: Some(there),
         copy,
-        stream,
+        stream: asked.as_ref(),
         release: Release::None,
-        ..Request::NOTHING
     };
     let snapshot = again(py, snapshot, &request)?;
     if let Some(snapshot) = &snapshot

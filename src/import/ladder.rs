@@ -168,7 +168,7 @@ fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snaps
 
 /// Rung 6: consumes a capsule that the caller passed.
 fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    if request.stream.is_some() {
+    if request.argument().is_some() {
         return Err(PyValueError::new_err(
             "stream= does not apply to a capsule, which was ordered when it was made; pass it to __dlpack__",
         ));

@@ -20,7 +20,7 @@ use crate::abi::*;
 use crate::adapters::{self, arrow, jax, oneapi, pyarrow, tensorflow, torch};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
-use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
+use crate::copy::request::{Asked, Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
 use crate::import::hint;
 use crate::stream;
@@ -64,8 +64,9 @@ pub(crate) fn from_protocol(
         _ => Some(stream::current(py, here)?),
     };
     let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
+    let asked = stream.as_ref().map(Asked::by_argument);
     let as_it_is = Request {
-        stream: stream.as_ref(),
+        stream: asked.as_ref(),
         // The copy holds its own source.
         release: Release::None,
         ..Request::NOTHING
@@ -113,7 +114,7 @@ fn ask_checked(
         Err(error) => return Err(error),
     };
     let there = request.device.unwrap_or(here);
-    let queue = oneapi::queue(x, request.stream, there)?;
+    let queue = oneapi::queue(x, request.argument(), there)?;
     let (stream, order) = match queue {
         Some(_) => (None, Order::Ready(None)),
         None => of_request(x, request, here, there)?,

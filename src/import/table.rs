@@ -200,7 +200,7 @@ fn exported(
             }
         };
     }
-    let queued = oneapi::queue(x, request.stream, here)?.is_some();
+    let queued = oneapi::queue(x, request.argument(), here)?.is_some();
     if !queued {
         request.wanted(here)?;
     }

@@ -18,6 +18,7 @@ use crate::types::device::Device;
 use crate::types::error::{Error, Shown, type_name};
 
 /// What a `stream=` argument requests.
+#[derive(Clone)]
 pub(crate) enum Wanted {
     /// Nothing: the argument is absent.
     Unset,

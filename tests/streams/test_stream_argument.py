@@ -11,6 +11,13 @@ from typing import Any
 
 import dlx
 import pytest
+from support.cuda_producers import (
+    CudaArray,
+    DLPackArray,
+    InterfaceArray,
+    TableArray,
+    framework,
+)
 from support.fake_cuda_interface import Shown
 from support.optional_libraries import requires
 from support.simulated_driver import Simulation
@@ -304,6 +311,52 @@ def test_the_default_streams_of_cuda_core_are_streams(
 
 
 # Lifetime and device
+
+
+@pytest.mark.parametrize("kind", [TableArray, DLPackArray, InterfaceArray])
+@pytest.mark.parametrize("copy", [None, True])
+def test_an_object_is_asked_once(
+    sim: Simulation, kind: type[CudaArray], copy: bool | None
+) -> None:
+    """R154: its method may be Python's."""
+    asked = []
+
+    class Counting:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            asked.append(self)
+            return 0, stream.handle
+
+    library, stream = framework(kind), sim.stream()
+    with library.stream(sim.stream()):
+        dlx.from_dlpack(library.full((4,)), stream=Counting(), copy=copy)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("kind", [TableArray, DLPackArray, InterfaceArray])
+def test_a_target_is_asked_once(sim: Simulation, kind: type[CudaArray]) -> None:
+    """R139: for the stream that a converted tensor is ordered for."""
+    asked = []
+
+    class Target(dlx.ExchangeMixin):
+        def __init__(self, tensor: dlx.Tensor) -> None:
+            self.tensor = tensor
+
+        def __dlx_export__(self) -> dlx.Tensor:
+            return self.tensor
+
+        @classmethod
+        def __dlx_import__(cls, tensor: dlx.Tensor) -> Target:
+            return cls(tensor)
+
+        @classmethod
+        def __dlx_stream__(cls, device: Any) -> int:
+            asked.append(device)
+            return stream.handle
+
+    library, stream = framework(kind), sim.stream()
+    with library.stream(sim.stream()):
+        dlx.convert(library.full((4,)), Target)
+    assert len(asked) == 1
 
 
 def test_a_stream_object_lives_as_long_as_the_tensor(sim: Simulation) -> None:
