@@ -13,6 +13,7 @@ those since the last multiple of 5000, where a new process begins.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import random
 import subprocess
@@ -50,7 +51,11 @@ def libraries() -> tuple[list[Framework], Framework]:
     """Return the libraries of all programs, and the consumer."""
     kinds = {"one": TableArray, "two": InterfaceArray, "three": DLPackArray}
     made = [framework(kind, name) for name, kind in kinds.items()]
-    return made, framework(DLPackArray, "consumer")
+    consumer = framework(DLPackArray, "consumer")
+    # Each program looks for its cycles: among little.
+    gc.collect()
+    gc.freeze()
+    return made, consumer
 
 
 def run(steps: Sequence[Step], **switched_off: Any) -> Program:

@@ -15,6 +15,7 @@ and any broken capture, is its fault.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,8 @@ class Program(LibraryOperations, ImportOperations, CaptureOperations):
         self.captured.clear()
         self.before.clear()
         self.items.clear()
+        # Cycles of this program would free memory and destroy streams of a later one.
+        gc.collect()
         self._settle()
 
     def _settle(self) -> None:
