@@ -129,86 +129,117 @@ fn exported(
     kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let py = x.py();
     let managed = match export {
         Ok(managed) => managed,
-        // The table may describe less than the protocol does (R147).
-        Err(error) if error.is_instance_of::<PyBufferError>(py) => {
-            let by_protocol = instead_of_table(x, kind, request, || error.clone_ref(py));
-            return by_protocol.map_err(|other| {
-                // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
-                match other.is_instance_of::<PyAttributeError>(py) {
-                    true => caused(py, error, other),
-                    false => other,
-                }
-            });
-        }
-        Err(error) => return Err(torch::explain(kind.as_ref(), x, error)),
+        Err(error) => return refused(x, kind, request, error),
     };
     let here = managed.read()?.0.device;
-    if here == device::CPU && request.is_nothing() {
-        let snapshot = by_rules(x, managed, kind.as_ref())?;
-        return match &kind {
-            Some(kind) => checked(x, snapshot, None, &table, kind),
-            None => Ok(snapshot),
-        };
-    }
+    let is_asked_nothing = here == device::CPU && request.is_nothing();
     let moves = request.moves(here);
-    let has_streams = stream::has_streams(here);
-    let usage = if has_streams {
-        order(table, here, request, moves, py)?
-    } else {
+    let usage = if is_asked_nothing || !stream::has_streams(here) {
         None
+    } else {
+        order(table, here, request, moves, x.py())?
     };
     let is_ordered = usage.is_some();
-    let is_awaited = || Ok::<_, PyErr>(!matches!(request.wanted(here)?, Wanted::NoOrder));
-    let unordered =
-        !moves && !is_ordered && (has_streams || stream::needs_order(here) && is_awaited()?);
     let mut snapshot = Snapshot::import(managed, usage)
         .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
     if let Some(kind) = &kind {
         snapshot = checked(x, snapshot, None, &table, kind)?;
     }
-    let here = snapshot.meta().device;
-    let cannot = |what: &str| {
-        PyBufferError::new_err(format!(
-            "the tensor is on {}; its exchange table cannot {what}, and it has no __dlpack__ that could",
-            device::name(here)
-        ))
-    };
-    if moves
-        && is_ordered
+    if is_asked_nothing {
+        Ok(snapshot)
+    } else if moves {
+        moved(x, snapshot, is_ordered, table, kind, request)
+    } else {
+        stays(x, snapshot, is_ordered, kind, request)
+    }
+}
+
+/// Rung 4 in place of a table that refused: it may describe less than the protocol does (R147).
+fn refused(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::TorchClass>,
+    request: &Request<'_, '_>,
+    error: PyErr,
+) -> PyResult<Snapshot> {
+    let py = x.py();
+    if !error.is_instance_of::<PyBufferError>(py) {
+        return Err(torch::explain(kind.as_ref(), x, error));
+    }
+    let by_protocol = instead_of_table(x, kind, request, || error.clone_ref(py));
+    by_protocol.map_err(|other| {
+        // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
+        match other.is_instance_of::<PyAttributeError>(py) {
+            true => caused(py, error, other),
+            false => other,
+        }
+    })
+}
+
+/// A tensor that goes to another device or is copied, which its library is asked for before dlx does it.
+fn moved(
+    x: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    is_ordered: bool,
+    table: Table,
+    kind: Option<torch::TorchClass>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let (py, here) = (x.py(), snapshot.meta().device);
+    if is_ordered
         && request.copy != Some(false)
         && by_driver::goes_down_in_one_run(&snapshot, request.device)
     {
         // torch 2.11 waits for the device with the GIL held. Other layouts are its own: it has kernels for them.
         return again(py, snapshot, request);
     }
-    if moves {
-        let there = request.device.unwrap_or(here);
-        let can = table.work_stream.is_some() || !stream::needs_order(here);
-        return match ask(x, kind, request) {
-            Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
-                Err(error)
-            }
-            Ok(Some(moved)) => Ok(moved),
-            Ok(None) if !can => Err(cannot("move or copy it in stream order")),
-            Ok(None) => again(py, snapshot, request),
-            Err(error) => {
-                refused_by_both(py, error, here, there)?;
-                again(py, snapshot, request)
-            }
+    let there = request.device.unwrap_or(here);
+    let can = table.work_stream.is_some() || !stream::needs_order(here);
+    match ask(x, kind, request) {
+        Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
+            Err(error)
+        }
+        Ok(Some(moved)) => Ok(moved),
+        Ok(None) if !can => Err(cannot(here, "move or copy it in stream order")),
+        Ok(None) => again(py, snapshot, request),
+        Err(error) => {
+            refused_by_both(py, error, here, there)?;
+            again(py, snapshot, request)
+        }
+    }
+}
+
+/// A tensor that stays where it is; its library orders it where dlx has not.
+fn stays(
+    x: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    is_ordered: bool,
+    kind: Option<torch::TorchClass>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let here = snapshot.meta().device;
+    let is_ordered = oneapi::queue(x, request.argument(), here)?.is_none()
+        && match request.wanted(here)? {
+            Wanted::NoOrder => is_ordered || !stream::has_streams(here),
+            Wanted::Unset | Wanted::Stream(_) => is_ordered || !stream::needs_order(here),
         };
+    if is_ordered {
+        return finish(x.py(), snapshot, request);
     }
-    let queued = oneapi::queue(x, request.argument(), here)?.is_some();
-    if !queued {
-        request.wanted(here)?;
-    }
-    if unordered || queued {
-        let cannot = || cannot("order streams without a driver (stream=-1 skips this)");
-        return instead_of_table(x, kind, request, cannot);
-    }
-    finish(py, snapshot, request)
+    let cannot = || {
+        let what = "order streams without a driver (stream=-1 skips this)";
+        cannot(here, what)
+    };
+    instead_of_table(x, kind, request, cannot)
+}
+
+#[cold]
+fn cannot(here: DLDevice, what: &str) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the tensor is on {}; its exchange table cannot {what}, and it has no __dlpack__ that could",
+        device::name(here)
+    ))
 }
 
 /// Imports a table's export as it is, with nothing to order, move or copy.
