@@ -25,9 +25,7 @@ ROW = re.compile(r"\| ([\w-]+) \| .+")
 BEGIN = """\
 # The last nightly runs
 
-`make nightly` writes this page: a row for each target that takes too long for
-`make ci`, with the numbers of its parts or tests, seconds, date and commit.
-`make nightly NIGHTLY=asan` runs one target, and leaves the other rows.
+Targets that take too long for `make ci`; `make nightly NIGHTLY=asan` runs one.
 
 | target | result | seconds | date | commit |
 |---|---|---|---|---|
