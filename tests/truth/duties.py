@@ -53,11 +53,15 @@ def check_version(before: int | None, x: Any, y: Any) -> None:
 def is_of_a_copy(entry: Entry, x: Any) -> bool:
     """Whether an entry writes to a `dlx.Tensor` of what exports copies alone.
 
-    So do variables of TensorFlow. To write to the variable itself is refused.
+    So do variables of TensorFlow, and an index of pandas whose values are sparse. To
+    write to the object itself is refused.
     """
-    tf = FOUND.get("tf")
-    is_variable = tf is not None and isinstance(innermost(x), tf.Variable)
-    return is_variable and "dlx.from_dlpack(x)" in entry.text
+    if "dlx.from_dlpack(x)" not in entry.text:
+        return False
+    inner, tf, pd = innermost(x), FOUND.get("tf"), FOUND.get("pd")
+    if pd is not None and isinstance(inner, pd.Index):
+        return not np.shares_memory(np.asarray(inner), np.asarray(inner))
+    return tf is not None and isinstance(inner, tf.Variable)
 
 
 def has_elements(x: Any) -> bool:

@@ -54,8 +54,8 @@ def dual(x: Any) -> Any:
 
 def traced(function: Any, x: Any) -> Any:
     """Record what a function does to ``x`` in a graph."""
-    if x.is_nested:
-        raise TypeError("torch ends the process where it traces a nested tensor")
+    if x.is_nested or type(x) not in (torch.Tensor, torch.nn.Parameter):
+        raise TypeError("torch ends the process where it traces nested or masked ones")
 
     def named(t: Any) -> Any:
         return function(t)
