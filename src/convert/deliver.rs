@@ -114,8 +114,7 @@ pub(super) fn array_to_table<'py>(
     };
     let given = Given { address: 0, dtype };
     let made = table.import(&target.class, offer);
-    let made = given.accepted(made, target)?;
-    Ok(Some(made))
+    given.accepted(made, target).map(Some)
 }
 
 /// Imports `x`, of which `source` was made, through the target's table.

@@ -1,12 +1,13 @@
-//! What to pass instead of an object that is not imported. `python/dlx/_hints.py` knows it.
+//! What dlx says of an object that it cannot import, and what to pass instead, which `python/dlx/_hints.py` knows.
 
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{
-    PyBufferError, PyException, PyNotImplementedError, PyTypeError, PyValueError,
+    PyAttributeError, PyBufferError, PyException, PyNotImplementedError, PyTypeError, PyValueError,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::types::error::{caused, type_name};
 
@@ -55,4 +56,30 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         .value(py)
         .call_method1(intern!(py, "add_note"), (note,));
     error
+}
+
+/// The error for a class passed as a tensor: what it has under the names of a protocol wants an instance.
+#[cold]
+pub(crate) fn not_a_class(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = x.py();
+    if x.is_instance_of::<PyType>() && error.is_instance_of::<PyTypeError>(py) {
+        caused(py, no_protocol(x, "__dlpack__"), error)
+    } else {
+        error
+    }
+}
+
+/// The error for an object without the protocol (R61): what it is and what to pass, or what dlx takes.
+#[cold]
+pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
+    let hint = of(x);
+    PyAttributeError::new_err(format!(
+        "{} has no {missing}; {}",
+        type_name(&x.get_type()),
+        hint.as_deref().unwrap_or(
+            "from_dlpack takes objects with an exchange table, objects with __dlpack__ and __dlpack_device__, DLPack \
+             capsules, Python buffers, and objects with __array_struct__, __array_interface__, \
+             __cuda_array_interface__, __arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
+        )
+    ))
 }

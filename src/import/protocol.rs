@@ -6,11 +6,11 @@ mod fast;
 mod order;
 mod question;
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple, PyType};
+use pyo3::types::{PyInt, PyTuple};
 
 use self::fast::on_cpu;
 pub(crate) use self::fast::{FastExport, fast_export};
@@ -22,7 +22,7 @@ use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Asked, Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
-use crate::import::hint;
+use crate::import::hint::{self, no_protocol};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::capsule;
@@ -323,30 +323,4 @@ pub(crate) fn device_of(
     };
     device::check(device)?;
     Ok(device::normal(device))
-}
-
-/// The error for a class passed as a tensor: what it has under the names of a protocol wants an instance.
-#[cold]
-pub(crate) fn not_a_class(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    let py = x.py();
-    if x.is_instance_of::<PyType>() && error.is_instance_of::<PyTypeError>(py) {
-        caused(py, no_protocol(x, "__dlpack__"), error)
-    } else {
-        error
-    }
-}
-
-/// The error for an object without the protocol (R61): what it is and what to pass, or what dlx takes.
-#[cold]
-pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
-    let hint = hint::of(x);
-    PyAttributeError::new_err(format!(
-        "{} has no {missing}; {}",
-        type_name(&x.get_type()),
-        hint.as_deref().unwrap_or(
-            "from_dlpack takes objects with an exchange table, objects with __dlpack__ and __dlpack_device__, DLPack \
-             capsules, Python buffers, and objects with __array_struct__, __array_interface__, \
-             __cuda_array_interface__, __arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
-        )
-    ))
 }

@@ -15,7 +15,7 @@ use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call_method};
 use crate::import::hint;
-use crate::import::protocol::not_a_class;
+use crate::import::hint::not_a_class;
 use crate::types::device;
 use crate::types::error::{caused, type_name};
 
