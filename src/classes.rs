@@ -4,5 +4,4 @@
 //! classes.
 
 pub(crate) mod mixin;
-pub(crate) mod no_sync_export;
 pub(crate) mod publish;

@@ -5,7 +5,9 @@
 
 pub(crate) mod aliases;
 pub(crate) mod cache;
+pub(crate) mod export;
 pub(crate) mod hint;
 pub(crate) mod ladder;
 pub(crate) mod protocol;
 pub(crate) mod table;
+pub(crate) mod view;

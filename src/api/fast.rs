@@ -18,7 +18,7 @@ use crate::adapters::numpy;
 use crate::api::entry::{Entry, Functions, Name, add, behind, definition};
 use crate::copy::request::Request;
 use crate::cpython::boundary::{counted, guard, raised};
-use crate::import::cache::{self, Way};
+use crate::import::cache;
 use crate::import::ladder;
 use crate::import::table::of_known;
 use crate::tensor::capsule;
@@ -26,6 +26,7 @@ use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
+use crate::types::error::unseen;
 use crate::types::{device, dtype};
 
 /// Adds the entry `from_dlpack` in place of PyO3's function.
@@ -195,13 +196,13 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     if let Some(tensor) = Tensor::of(&x) {
         return Some(itself(tensor).unwrap_or_else(raised));
     }
-    let made = match cache::remembered(&x) {
-        Some(Way::Table(table, kind)) => {
-            let snapshot = of_known::<false>(&x, table, kind.as_ref(), &Request::NOTHING);
+    let made = match cache::table(&x) {
+        Some((table, kind)) => {
+            let snapshot = of_known::<false>(&x, table, kind, &Request::NOTHING);
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
         // All other imports may run Python code.
-        _ => by_ladder(&x, &Request::NOTHING),
+        None => by_ladder(&x, &Request::NOTHING),
     };
     Some(made.unwrap_or_else(raised))
 }
@@ -232,13 +233,12 @@ unsafe fn as_asked(
         // SAFETY: the caller's promise, without the keywords.
         return Some(unsafe { fast(module, arguments, 1, null_mut()) });
     }
-    let made = match cache::remembered(&x) {
-        Some(Way::Tensor) => return None,
-        Some(Way::Table(table, kind)) if !copies => {
-            let snapshot = of_known::<true>(&x, table, kind.as_ref(), &request);
+    let made = match cache::table(&x) {
+        Some((table, kind)) if !copies => {
+            let snapshot = of_known::<true>(&x, table, kind, &request);
             snapshot.and_then(|snapshot| Ok(Tensor::holding(py, snapshot)?.into_ptr()))
         }
-        _ if Tensor::of(&x).is_some() => return None,
+        None if Tensor::of(&x).is_some() => return None,
         _ => by_ladder(&x, &request),
     };
     // An array was noted by the entry that it was passed on to.
@@ -268,8 +268,7 @@ fn owned<T>(made: PyResult<Bound<'_, T>>) -> Option<NonNull<ffi::PyObject>> {
     match made {
         Ok(made) => NonNull::new(made.into_ptr()),
         Err(error) => {
-            // PyO3 does not count the attachment of an entry (S20).
-            Python::try_attach(|_| drop(error));
+            unseen(error);
             None
         }
     }

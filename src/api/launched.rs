@@ -13,9 +13,9 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::api::accepted::Accepted;
 use crate::api::from_dlpack::is_plain;
-use crate::api::lent::glance;
 use crate::cpython::call::vectorcall;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
+use crate::import::view;
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
@@ -149,7 +149,7 @@ impl Launched {
             return Ok(Some(x.to_owned()));
         }
         if self.has_addresses
-            && let Some(meta) = glance(&x)
+            && let Some(meta) = view::row_major(&x)
         {
             let parameter = self.parameter(arguments, index)?;
             let accepted =

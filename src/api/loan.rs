@@ -10,9 +10,10 @@ use pyo3::types::PyTuple;
 
 use crate::abi::DLDevice;
 use crate::api::accepted::Accepted;
-use crate::api::lent::{Lent, lend};
+use crate::api::lent::Lent;
 use crate::api::writing;
 use crate::driver::Capture;
+use crate::import::view::lend;
 use crate::stream;
 use crate::stream::end::End;
 use crate::stream::namer::TENSORS;

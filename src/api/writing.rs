@@ -7,11 +7,11 @@ use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};
-use crate::api::lent::lend_unordered;
 use crate::copy::request::{Asked, Request};
 use crate::exchange::slot::inner_of;
-use crate::import::cache::{self, Way};
+use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;
+use crate::import::view::lend_unordered;
 use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
@@ -114,7 +114,7 @@ pub(crate) fn tell<'a>(
 /// Whether `x` is a tensor of torch that exports its own memory, and nothing else's.
 #[inline(always)]
 fn is_read_by_table(x: &Bound<'_, PyAny>) -> bool {
-    matches!(cache::remembered(x), Some(Way::Table(_, Some(_))))
+    matches!(cache::table(x), Some((_, Some(_))))
 }
 
 /// As [`tell`]: what `x` exports by now may be other memory than what was `lent`.

@@ -11,7 +11,6 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::adapters::torch;
 use crate::api::from_dlpack::{is_plain, is_tensor};
-use crate::api::lent::lend_unordered;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
@@ -19,6 +18,7 @@ use crate::cpython::call::vectorcall;
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
+use crate::import::view::lend_unordered;
 use crate::types::error::is_urgent;
 use crate::types::{device, dtype};
 

@@ -5,11 +5,11 @@
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::classes::no_sync_export;
 use crate::copy::request::{Asked, Request};
 use crate::exchange::slot::is_mixin;
+use crate::import::export;
 use crate::import::ladder::from_dlpack;
-use crate::import::protocol::{self, FastExport};
+use crate::import::protocol::{self, Exported};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::managed::ManagedVersioned;
@@ -113,18 +113,17 @@ impl<'py> Input<'py> {
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
-            taker.check(no_sync_export::ordered(x, &stream_of)?)?;
+            taker.check(export::ordered(x, &stream_of)?)?;
             let (tensor, fresh) = (tensor.clone(), false);
             return Ok(Self::Tensor { tensor, fresh });
         }
         let direct = if asks_nothing {
-            let first = taker == Taker::Numpy;
-            no_sync_export::fast_export(x, &stream_of, first, taker == Taker::Function)?
+            export::fast_export(x, &stream_of, taker == Taker::Numpy)?
         } else {
             None
         };
         match direct {
-            Some(FastExport::Managed(managed)) => {
+            Some(Exported::Managed(managed)) => {
                 let (tensor, flags) = managed.read()?;
                 let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
                 // The direct path neither orders streams, nor applies `copy` to a copy made by the producer, nor keeps
@@ -136,7 +135,7 @@ impl<'py> Input<'py> {
                     return Ok(Self::Managed(managed));
                 }
             }
-            Some(FastExport::Snapshot(snapshot)) => {
+            Some(Exported::Snapshot(snapshot)) => {
                 let copied = snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
                 if !(copied && asked.copy.is_some()) {
                     return Self::holding(x.py(), snapshot, true);

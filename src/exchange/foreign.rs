@@ -1,27 +1,24 @@
 //! Tables of other libraries: finds them on types and calls them.
 
 mod making;
+mod view;
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString, PyType};
 
+use self::view::View;
 use crate::abi::*;
 use crate::cpython::call::attribute;
-use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
 use crate::exchange::published::NAME;
 use crate::stream::WorkStream;
-use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
 use crate::tensor::managed::{Managed, ManagedVersioned};
-use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::{EXCEPTION_SET, Error, broken, failed, forgotten};
-use crate::types::layout::MAX_NDIM;
+use crate::types::error::{EXCEPTION_SET, broken, failed};
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -165,31 +162,16 @@ impl Table {
         }
     }
 
-    /// A view of `object`, which owns its dimensions; `None` if the table lends none (R122). With `may_be_fast`,
-    /// tensors of the common form are not checked further.
+    /// The view that the table lends of `object`; `None` if it lends none (R122).
     ///
     /// # Errors
     ///
-    /// As for [`Self::export`].
+    /// The table's own exception, or `BufferError` if it breaks R123.
     #[inline(always)]
-    pub(crate) fn borrow(
+    pub(crate) fn view<'a, 'py>(
         &self,
-        object: &Bound<'_, PyAny>,
-        may_be_fast: bool,
-    ) -> PyResult<Option<DLTensor>> {
-        let Some(tensor) = self.unchecked(object)? else {
-            return Ok(None);
-        };
-        if may_be_fast && is_fast(&tensor, 0) {
-            return Ok(Some(tensor));
-        }
-        check_exact(&tensor)?;
-        Ok(Some(tensor))
-    }
-
-    /// As [`Self::borrow`], without checks.
-    #[inline(always)]
-    fn unchecked(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
+        object: &'a Bound<'py, PyAny>,
+    ) -> PyResult<Option<View<'a, 'py>>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
         };
@@ -204,106 +186,9 @@ impl Table {
             return Err(broken(&object.get_type(), BORROW, EXCEPTION_SET));
         }
         // SAFETY: a table that succeeds has filled `out` (R123).
-        Ok(Some(unsafe { out.assume_init() }))
+        let tensor = unsafe { out.assume_init() };
+        Ok(Some(View::new(object, tensor)))
     }
-}
-
-/// Drops the exception of a glimpse.
-#[cold]
-#[inline(never)]
-fn unseen(error: PyErr) {
-    // PyO3 may not count the attachment (S20).
-    Python::attach(|py| forgotten(py, error));
-}
-
-impl Table {
-    /// As [`Self::unchecked`]; `None` also if the table fails.
-    #[inline(always)]
-    fn glimpse(&self, object: &Bound<'_, PyAny>) -> Option<DLTensor> {
-        match self.unchecked(object) {
-            Ok(tensor) => tensor,
-            Err(error) => {
-                unseen(error);
-                None
-            }
-        }
-    }
-
-    /// As [`Self::borrow`], without the dimensions, if the tensor has the common form and row-major elements: also the
-    /// offset of the last element from the first. `None` for all others, and if the table fails.
-    #[inline(always)]
-    pub(crate) fn borrow_row_major(&self, object: &Bound<'_, PyAny>) -> Option<(Meta, u32)> {
-        let tensor = self.glimpse(object)?;
-        let ndim = usize::try_from(tensor.ndim).ok()?;
-        if !is_fast(&tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
-            return None;
-        }
-        let read = |values: *mut i64, index: usize| {
-            // SAFETY: the producer lends `ndim` extents and strides until it regains control (R129).
-            let value = unsafe { values.add(index) };
-            // SAFETY: as above; another thread may change it, so it is read once and atomically (S13, torch's layout).
-            unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
-        };
-        let mut size = 1_i64;
-        for index in (0..ndim).rev() {
-            let extent = read(tensor.shape, index);
-            if extent != 1 && read(tensor.strides, index) != size {
-                return None;
-            }
-            size = size.checked_mul(extent)?;
-        }
-        // No elements have no last one.
-        let last = u32::try_from(size - 1).ok()?;
-        Some((Meta::on_cpu(tensor.data, tensor.dtype, 0), last))
-    }
-
-    /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory.
-    pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-        let tensor = self.unchecked(object)?;
-        tensor.map(|tensor| lent(object, &tensor)).transpose()
-    }
-
-    /// As [`Self::lend`], without checks if the tensor has the common form: then also the offset of its last element, if
-    /// that is known (`Snapshot::import_fast`).
-    #[inline(always)]
-    pub(crate) fn lend_fast(
-        &self,
-        object: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<(Snapshot, Option<u32>)>> {
-        let Some(tensor) = self.unchecked(object)? else {
-            return Ok(None);
-        };
-        let source = || Source::Python(PythonOwner::new(object.clone().unbind()));
-        // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        match unsafe { Snapshot::lent_fast(&tensor, source) } {
-            None => lent(object, &tensor).map(|lent| Some((lent, None))),
-            fast => Ok(fast),
-        }
-    }
-}
-
-/// Refuses a view that dlx would have to correct: nothing would own the correction.
-fn check_exact(tensor: &DLTensor) -> PyResult<()> {
-    // SAFETY: the producer lends the dimensions until it regains control (R129).
-    if unsafe { is_exact(tensor, 0) }? {
-        return Ok(());
-    }
-    Err(Error::refused(
-        "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
-    )
-    .into())
-}
-
-/// A view that `object` has just lent, with a copy of the dimensions.
-#[cold]
-#[inline(never)]
-fn lent(object: &Bound<'_, PyAny>, tensor: &DLTensor) -> PyResult<Snapshot> {
-    check_exact(tensor)?;
-    // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-    let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let owner = PythonOwner::new(object.clone().unbind());
-    let checked = Checked::new(Meta::of(tensor, 0)?, shape, strides)?;
-    Ok(checked.over(Source::Python(owner)))
 }
 
 /// The table in attribute `name` of `class`, if that is a capsule of a table.

@@ -20,7 +20,7 @@ use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
 use crate::import::protocol::Whose;
 use crate::tensor::object::Tensor;
-use crate::types::error::forgotten;
+use crate::types::error::unseen;
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
@@ -51,6 +51,11 @@ struct Known {
 }
 
 impl Way {
+    /// Whether an object that is named in place of a table may be imported this way (rung 2).
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self, Self::Tensor | Self::Table(..) | Self::Mixin)
+    }
+
     /// Whether this is still the way, after the type has changed.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -82,6 +87,17 @@ pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     }
 }
 
+/// The table of `x`, and its class if the table is torch's, where they are remembered.
+#[inline(always)]
+pub(crate) fn table(
+    x: &Bound<'_, PyAny>,
+) -> Option<(&'static Table, Option<&'static torch::TorchClass>)> {
+    match remembered(x)? {
+        Way::Table(table, kind) => Some((table, kind.as_ref())),
+        _ => None,
+    }
+}
+
 /// The way of torch tensors that decide themselves.
 static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
 
@@ -106,10 +122,10 @@ fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
         }
     };
     // PyO3 may not count the attachment (S20).
-    Python::attach(|py| {
+    Python::attach(|_| {
         find_again().unwrap_or_else(|error| {
             // Whoever needs the way finds it anew, and gets the error.
-            forgotten(py, error);
+            unseen(error);
             None
         })
     })
@@ -135,6 +151,24 @@ pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyR
         Some(way) => Ok(way),
         None if is_undecided(x)? => Ok(&Way::Undecided),
         None => Ok(room.insert(decided(x)?)),
+    }
+}
+
+/// As [`way_in`], for a thread that PyO3 need not count as attached.
+#[inline(always)]
+pub(crate) fn way_uncounted<'a>(
+    room: &'a mut Option<Way>,
+    x: &Bound<'_, PyAny>,
+) -> PyResult<&'a Way> {
+    #[cold]
+    #[inline(never)]
+    fn found<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
+        // This runs Python code.
+        Python::attach(|_| way_in(room, x))
+    }
+    match remembered(x) {
+        Some(way) => Ok(way),
+        None => found(room, x),
     }
 }
 

@@ -148,17 +148,7 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
-    leading(inner)
-}
-
-#[cold]
-fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    let way = cache::way(&inner)?;
-    let leads = !matches!(
-        way,
-        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax
-    );
-    Ok(leads.then_some(inner))
+    Ok(cache::way(&inner)?.leads().then_some(inner))
 }
 
 /// Rung 3: reads a NumPy array from its struct, and moves it if another device is requested.
@@ -179,8 +169,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 
 /// Whether `from_dlpack` accepts objects like `x`; the import itself may still fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let way = cache::way(x)?;
-    Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
+    Ok(cache::way(x)?.leads()
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         || adapters::is_known(x)?)

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
 use self::fast::on_cpu;
-pub(crate) use self::fast::{FastExport, fast_export};
+pub(crate) use self::fast::{Exported, fast_export};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;

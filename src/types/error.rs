@@ -81,6 +81,13 @@ pub(crate) fn forgotten(py: Python<'_>, error: PyErr) {
     }
 }
 
+/// As [`forgotten`], on a thread that PyO3 may not count as attached (S20).
+#[cold]
+#[inline(never)]
+pub(crate) fn unseen(error: PyErr) {
+    Python::try_attach(|py| forgotten(py, error));
+}
+
 impl Error {
     /// Whether the cause is a missing driver, so another way may succeed.
     pub(crate) fn is_absent(&self) -> bool {

@@ -11,7 +11,6 @@ use super::make;
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::writing;
-use crate::classes::no_sync_export;
 use crate::copy::by_driver;
 use crate::copy::request::Consumer;
 use crate::cpython::call::call_method_with;
@@ -19,6 +18,7 @@ use crate::cpython::interpreter::attach_uncounted;
 use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::import::ladder::{explain, is_accepted};
+use crate::import::{export, view};
 use crate::stream::namer::noted;
 use crate::stream::{self, Namer, NamesStream, Stream, WorkStream};
 use crate::tensor::checked::Checked;
@@ -39,7 +39,7 @@ impl Exchange for Slot {
             &read
         };
         let consumer = OfClass(self, object.py());
-        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &consumer) {
+        let (managed, work_stream) = match export::managed_tensor(inner, &consumer) {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
@@ -58,7 +58,7 @@ impl Exchange for Slot {
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
         let consumer = OfClass(self, object.py());
-        let (tensor, work_stream) = match no_sync_export::dl_tensor(&inner, &consumer) {
+        let (tensor, work_stream) = match view::dl_tensor(&inner, &consumer) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
@@ -281,7 +281,7 @@ pub(super) fn memory_of(
         let [shape, dtype, device] = &asked;
         call_method_with(class, hook, &[shape, dtype, device])
     })?;
-    let snapshot = match no_sync_export::snapshot(&made, consumer) {
+    let snapshot = match export::by_protocol(&made, consumer) {
         Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {
             let wanted = format_args!("{made}; expected an object that dlx.from_dlpack accepts");

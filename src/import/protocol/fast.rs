@@ -8,10 +8,8 @@
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
 
 use super::{Whose, protected, question};
-use crate::abi::*;
 use crate::cpython::call::has;
 use crate::tensor::capsule::{self, Taken};
 use crate::tensor::checked;
@@ -35,11 +33,10 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Opti
 }
 
 /// The tensor of an export.
-pub(crate) enum FastExport {
+pub(crate) enum Exported {
     /// A versioned tensor, as the producer wrote it or rewritten by dlx.
     Managed(ManagedVersioned),
-    /// Where the caller wants one, and of an unversioned tensor, which has no flags: only a snapshot can record what it
-    /// cannot say.
+    /// A tensor that dlx has read, or an unversioned one, which has no flags: only a snapshot can record what it cannot say.
     Snapshot(Snapshot),
 }
 
@@ -48,11 +45,7 @@ pub(crate) enum FastExport {
 /// # Errors
 ///
 /// The exceptions of `__dlpack__`.
-pub(crate) fn fast_export(
-    x: &Bound<'_, PyAny>,
-    whose: &Whose,
-    as_snapshot: bool,
-) -> PyResult<Option<FastExport>> {
+pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Exported>> {
     let is_tensorflow = whose.check(x)?;
     if !has(x, intern!(x.py(), "__dlpack__"))? {
         return Ok(None);
@@ -61,46 +54,13 @@ pub(crate) fn fast_export(
         Ok(capsule) => capsule,
         Err(error) => return super::unless_absent(x, error),
     };
-    let (export, device) = if as_snapshot {
-        snapshot_of_capsule(x, is_tensorflow, &capsule)?
-    } else {
-        of_capsule(x, whose, is_tensorflow, &capsule)?
-    };
-    Ok((device == device::CPU).then_some(export))
-}
-
-/// As [`of_capsule`], as a snapshot.
-#[inline(never)]
-fn snapshot_of_capsule(
-    x: &Bound<'_, PyAny>,
-    is_tensorflow: bool,
-    capsule: &Bound<'_, PyCapsule>,
-) -> PyResult<(FastExport, DLDevice)> {
-    of_snapshot(x, is_tensorflow, capsule::import(capsule, None)?)
-}
-
-#[inline(always)]
-fn of_snapshot(
-    x: &Bound<'_, PyAny>,
-    is_tensorflow: bool,
-    snapshot: Snapshot,
-) -> PyResult<(FastExport, DLDevice)> {
-    let snapshot = protected(x, is_tensorflow, snapshot)?;
-    let device = snapshot.meta().device;
-    Ok((FastExport::Snapshot(snapshot), device))
-}
-
-/// The tensor of a capsule that `x` has exported, and its device.
-#[inline(always)]
-fn of_capsule(
-    x: &Bound<'_, PyAny>,
-    whose: &Whose,
-    is_tensorflow: bool,
-    capsule: &Bound<'_, PyCapsule>,
-) -> PyResult<(FastExport, DLDevice)> {
-    let managed = match capsule::take(capsule)? {
+    let managed = match capsule::take(&capsule)? {
         Taken::Versioned(managed) => managed,
-        Taken::Unversioned(snapshot) => return of_snapshot(x, is_tensorflow, snapshot),
+        Taken::Unversioned(snapshot) => {
+            let snapshot = protected(x, is_tensorflow, snapshot)?;
+            let is_on_cpu = snapshot.meta().device == device::CPU;
+            return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
+        }
     };
     let managed = match checked::of_managed(&managed)? {
         (_, true) => managed,
@@ -111,6 +71,6 @@ fn of_capsule(
         kind.check_dtype(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
     }
-    let device = tensor.device;
-    Ok((FastExport::Managed(managed), device))
+    let is_on_cpu = tensor.device == device::CPU;
+    Ok(is_on_cpu.then_some(Exported::Managed(managed)))
 }

@@ -1,0 +1,194 @@
+//! Exports of any object as a managed tensor, without synchronization, and without a snapshot where the object's own
+//! library can export directly.
+//!
+//! Table functions call this, so nothing here drops an owned `Py<T>` unless attached through PyO3 (S2, callers).
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::adapters::{jax, numpy, torch};
+use crate::copy::request::{Asked, Consumer, Request};
+use crate::exchange::Table;
+use crate::exchange::slot::innermost;
+use crate::import::cache::{self, Way};
+use crate::import::hint::no_protocol;
+use crate::import::ladder::{forwarded, from_dlpack};
+use crate::import::protocol::{self, Exported, Whose};
+use crate::import::table;
+use crate::stream::namer::TENSORS;
+use crate::stream::usage::Release;
+use crate::stream::{self, Stream, WorkStream};
+use crate::tensor::checked::{self, Meta};
+use crate::tensor::managed::ManagedVersioned;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+
+/// Exports `x` as a managed tensor, with the work stream of its library, from its table, for devices with streams.
+///
+/// A table exports without order. A producer that has only `__dlpack__` cannot name its stream, so it is asked to make
+/// that of the `consumer` wait.
+///
+/// # Errors
+///
+/// As for `from_dlpack`.
+pub(crate) fn managed_tensor(
+    x: &Bound<'_, PyAny>,
+    consumer: &dyn Consumer,
+) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
+    match cache::way_uncounted(&mut None, x)? {
+        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), consumer),
+        Way::Numpy => Ok((numpy::export(x)?, None)),
+        Way::Tensor => Ok((ordered(x, consumer)?.export(false)?, None)),
+        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer)),
+        Way::Protocol(_) | Way::Undecided | Way::Jax => from_protocol(x, consumer),
+    }
+}
+
+/// Exports `x`, which is not to be moved or copied, for dlx's own use; `None` if it takes an import. Only where the
+/// capsule may come `first`, `__dlpack__` is called before `__dlpack_device__`. The caller is attached through PyO3.
+#[inline(always)]
+pub(crate) fn fast_export(
+    x: &Bound<'_, PyAny>,
+    consumer: &dyn Consumer,
+    first: bool,
+) -> PyResult<Option<Exported>> {
+    let mut room = None;
+    match cache::way_in(&mut room, x)? {
+        // Other threads may change it, so its dimensions are copied before they are checked.
+        Way::Table(table, Some(kind)) if kind.is_plain() => {
+            Ok(table::on_cpu(x, table, kind)?.map(Exported::Snapshot))
+        }
+        way => fast_export_by_way(x, way, consumer, first),
+    }
+}
+
+/// As [`fast_export`], for all but plain torch tensors.
+#[inline(never)]
+fn fast_export_by_way(
+    x: &Bound<'_, PyAny>,
+    way: &Way,
+    consumer: &dyn Consumer,
+    first: bool,
+) -> PyResult<Option<Exported>> {
+    let whose = match way {
+        Way::Table(table, kind) => {
+            let (managed, _) = from_table(x, table, kind.as_ref(), consumer)?;
+            return Ok(Some(Exported::Managed(managed)));
+        }
+        Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
+        Way::Protocol(whose) => whose,
+        Way::Jax => match jax::snapshot(x)? {
+            Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
+            None => &Whose::Unknown,
+        },
+        Way::Undecided => &Whose::Unknown,
+        Way::Tensor | Way::Mixin => return Ok(None),
+    };
+    if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
+        return Ok(None);
+    }
+    protocol::fast_export(x, whose).map_err(|error| torch::explain(whose.torch(), x, error))
+}
+
+/// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
+pub(crate) fn ordered<'a>(
+    x: &'a Bound<'_, PyAny>,
+    consumer: &dyn Consumer,
+) -> PyResult<&'a Snapshot> {
+    let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
+    let snapshot = tensor.get().snapshot()?;
+    let device = snapshot.meta().device;
+    if let Some(namer) = snapshot.namer() {
+        stream::note(TENSORS, device, namer);
+    }
+    if snapshot.usage().is_some() {
+        let handle = consumer.stream(device)?;
+        snapshot.order(&Stream::of_table(handle, device))?;
+        consumer.ready(device, handle)?;
+    }
+    Ok(snapshot)
+}
+
+/// Exports through the table; passes the tensor on as it is if it conforms, else rewritten.
+#[inline(always)]
+fn from_table(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&torch::TorchClass>,
+    consumer: &dyn Consumer,
+) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
+    let managed = match table.export(x) {
+        Ok(managed) => managed,
+        // The table may describe less than the protocol does (R147).
+        Err(error) => {
+            return Python::attach(|py| {
+                if error.is_instance_of::<PyBufferError>(py) {
+                    from_protocol(x, consumer)
+                } else {
+                    Err(torch::explain(kind, x, error))
+                }
+            });
+        }
+    };
+    if let Some(kind) = kind
+        && kind.is_plain()
+        && let Some((tensor, _)) = Meta::of_fast(&managed)
+    {
+        kind.check_table(x, tensor.dtype, tensor.data)?;
+        return Ok((managed, None));
+    }
+    let checked = checked::of_managed(&managed);
+    let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;
+    if let Some(kind) = kind {
+        kind.check_table(x, tensor.dtype, tensor.data)?;
+    }
+    let work_stream = work_stream(table, tensor.device);
+    let managed = if exact {
+        managed
+    } else {
+        checked::rewritten(managed)?
+    };
+    Ok((managed, work_stream))
+}
+
+/// The work stream of a table's library, for devices with streams.
+pub(super) fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
+    table.work_stream.filter(|_| stream::needs_order(device))
+}
+
+/// Exports through `from_dlpack`, all of which may run Python code.
+#[cold]
+fn from_protocol(
+    x: &Bound<'_, PyAny>,
+    consumer: &dyn Consumer,
+) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
+    let asked = Cell::new(None);
+    let stream = |device| {
+        let handle = consumer.stream(device)?;
+        asked.set(Some((device, handle)));
+        Ok(handle)
+    };
+    Python::attach(|_| {
+        let managed = by_protocol(x, &stream)?.export(true)?;
+        if let Some((device, handle)) = asked.get() {
+            consumer.ready(device, handle)?;
+        }
+        Ok((managed, None))
+    })
+}
+
+/// Imports `x` for the stream of the `consumer`. The caller is attached through PyO3.
+pub(crate) fn by_protocol(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<Snapshot> {
+    let asked = Asked::by_consumer(consumer);
+    let request = Request {
+        stream: Some(&asked),
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    from_dlpack(x, &request)
+}
