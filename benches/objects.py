@@ -79,7 +79,7 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
         scope |= {"k": k, "k2": k2, "k3": k3, "k_table": k_table}
     if dlx:
         scope |= {"take": _take, "launch": dlx.launcher(_take)}
-        scope["launch_out"] = dlx.launcher(_take, writes="z", dtypes="float32")
+        scope["launch_out"] = dlx.launcher(_take, out="z", dtype="float32")
     return scope
 
 

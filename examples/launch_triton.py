@@ -40,10 +40,10 @@ def compiled(x, y, out, n):
 
 if torch.cuda.is_available():
     add = dlx.launcher(
-        compiled, give="pointer", writes="out", on=torch.cuda.current_stream
+        compiled, give="pointer", out="out", stream=torch.cuda.current_stream
     )
 else:
-    add = dlx.launcher(interpreted, give="tensor", writes="out", dtypes="float32")
+    add = dlx.launcher(interpreted, give="tensor", out="out", dtype="float32")
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ def by_ctypes() -> Callable[..., None]:
     pointers = [ctypes.c_void_p] * 3
     saxpy.argtypes = [ctypes.c_float, *pointers, ctypes.c_longlong]
     saxpy.restype = None
-    launch: Callable[..., None] = dlx.launcher(saxpy, writes=3, dtypes="float32")
+    launch: Callable[..., None] = dlx.launcher(saxpy, out=3, dtype="float32")
     return launch
 
 
@@ -60,7 +60,7 @@ def by_numba() -> Callable[..., None]:
 
     kernel = numba.njit(body)
 
-    @dlx.launcher(give="tensor", writes="out", dtypes="float32", contiguous=False)
+    @dlx.launcher(give="tensor", out="out", dtype="float32", contiguous=False)
     def saxpy(a: float, x: dlx.Tensor, y: dlx.Tensor, out: dlx.Tensor, n: int) -> None:
         kernel(a, *(t.numpy() for t in (x, y, out)))
 
@@ -78,7 +78,7 @@ def by_cuda_core() -> Callable[..., None]:
     options = cuda.ProgramOptions(arch=f"sm_{device.arch}")
     kernel = cuda.Program(SOURCE, "c++", options).compile("cubin").get_kernel("saxpy")
 
-    @dlx.launcher(writes="out", dtypes="float32")
+    @dlx.launcher(out="out", dtype="float32")
     def saxpy(a: float, x: int, y: int, out: int, n: int, *, stream: int) -> None:
         blocks = cuda.LaunchConfig(grid=-(-n // 256), block=256)
         arguments = np.float32(a), x, y, out, n
@@ -96,7 +96,7 @@ def by_cupy() -> Callable[..., None]:
     kernel = cupy.RawKernel(SOURCE, "saxpy")
 
     @dlx.launcher(
-        writes="out", dtypes="float32", on=lambda: cupy.cuda.get_current_stream()
+        out="out", dtype="float32", stream=lambda: cupy.cuda.get_current_stream()
     )
     def saxpy(a: float, x: int, y: int, out: int, n: int) -> None:
         kernel((-(-n // 256),), (256,), (np.float32(a), x, y, out, np.int64(n)))

@@ -128,7 +128,7 @@ mod _core {
         tensor.setattr("__dlpack_c_exchange_api__", table)?;
         module.add("Tensor", tensor)?;
         crate::api::fast::add_from_dlpack(module, &parsed)?;
-        crate::api::fast::set_dlpack(py)?;
+        crate::api::fast::dlpack::set(py)?;
         let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
         let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
         of_two::add_entry::<Fast>(module, &convert)?;

@@ -90,7 +90,7 @@ def on_device(libraries: dict[str, ModuleType]) -> Scope:
     if "driver" in libraries:
         scope["launch"] = launch = launcher(libraries)
         if dlx:
-            scope["launched"] = dlx.launcher(launch, writes="to", dtypes="float32")
+            scope["launched"] = dlx.launcher(launch, out="to", dtype="float32")
     if core := libraries.get("core"):
         scope |= tried(cuda_core_launcher, core)
     gpu.synchronize()

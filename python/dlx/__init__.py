@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Give = Literal["address", "pointer", "tensor"]
     Parameters = str | int | Iterable[str | int]
     DTypes = _DTypeLike | Mapping[str | int, _DTypeLike | None]
-    On = _StreamLike | Callable[[], _StreamLike | None]
+    Launching = _StreamLike | Callable[[], _StreamLike | None]
 
 __all__ = [
     "ArrayInterfaceMixin",
@@ -137,11 +137,11 @@ if TYPE_CHECKING:
         /,
         *,
         give: Give = "address",
-        writes: Parameters = (),
-        dtypes: DTypes | None = None,
+        out: Parameters = (),
+        dtype: DTypes | None = None,
         contiguous: bool = True,
         devices: Literal["one", "any"] = "one",
-        on: On | None = None,
+        stream: Launching | None = None,
     ) -> Callable[..., R]: ...
     @overload
     def launcher(
@@ -149,11 +149,11 @@ if TYPE_CHECKING:
         /,
         *,
         give: Give = "address",
-        writes: Parameters = (),
-        dtypes: DTypes | None = None,
+        out: Parameters = (),
+        dtype: DTypes | None = None,
         contiguous: bool = True,
         devices: Literal["one", "any"] = "one",
-        on: On | None = None,
+        stream: Launching | None = None,
     ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 
 
@@ -162,11 +162,11 @@ def launcher(
     /,
     *,
     give: Give = "address",
-    writes: Parameters = (),
-    dtypes: DTypes | None = None,
+    out: Parameters = (),
+    dtype: DTypes | None = None,
     contiguous: bool = True,
     devices: Literal["one", "any"] = "one",
-    on: On | None = None,
+    stream: Launching | None = None,
 ) -> Any:
     """Let a function that launches a kernel take tensors of any library.
 
@@ -176,12 +176,12 @@ def launcher(
     are passed on, and containers are not looked into. If the function has a parameter
     ``stream``, it gets the stream to launch on as an int, 0 if all tensors are on the
     CPU: that of the first tensor's library, or the ``stream`` of the call, as in
-    `borrow`. Otherwise ``on`` says which one it launches on: a stream, or a function
-    that is asked at each call. That stream waits for those of the tensors before the
+    `borrow`. Otherwise ``stream`` of the launcher says which one the function launches
+    on: a stream, or a function that is asked at each call. That stream waits for those of the tensors before the
     call, and they wait for it afterwards, also if the function raises.
 
-    ``writes`` names the parameters whose tensors are written to, by name or position.
-    ``dtypes`` is the dtype of all tensors, or those of some parameters in a dict.
+    ``out`` names the parameters whose tensors are written to, by name or position.
+    ``dtype`` is the dtype of all tensors, or those of some parameters in a dict.
     ``contiguous=False`` accepts all strides, which an address does not tell.
     ``devices="any"`` accepts tensors of several devices, and of the CPU with others;
     pinned and managed memory is accepted with every device.
@@ -191,16 +191,16 @@ def launcher(
 
     Raises ``BufferError`` before the call for tensors that `borrow` would refuse: of
     another dtype, on another device, not row-major, or not known to be writable and in
-    ``writes``; and if nothing says which stream the function launches on. Raises
+    ``out``; and if nothing says which stream the function launches on. Raises
     ``TypeError`` for a function whose calls do not run it (coroutines, generators) and
-    ``ValueError`` for ``writes`` and ``dtypes`` that name no parameter. Sources: R122,
+    ``ValueError`` for ``out`` and ``dtype`` that name no parameter. Sources: R122,
     R143, H1, H2.
     """
     from ._launcher import launched
 
     def decorate(function: Callable[..., Any]) -> Any:
         return launched(
-            function, give, writes, dtypes, contiguous, devices, on, Pointer
+            function, give, out, dtype, contiguous, devices, stream, Pointer
         )
 
     return decorate if function is None else decorate(function)

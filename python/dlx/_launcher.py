@@ -13,7 +13,7 @@ from . import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 __all__ = ["launched"]
@@ -22,17 +22,17 @@ __all__ = ["launched"]
 def launched(
     function: Any,
     give: str,
-    writes: Any,
-    dtypes: Any,
+    out: Any,
+    dtype: Any,
     contiguous: bool,
     devices: str,
-    on: Any,
+    stream: Any,
     pointer: type,
 ) -> Any:
     """Launch a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
         of = function.__func__
-        inner = launched(of, give, writes, dtypes, contiguous, devices, on, pointer)
+        inner = launched(of, give, out, dtype, contiguous, devices, stream, pointer)
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be launched; expected a callable")
@@ -45,51 +45,35 @@ def launched(
                 "the tensors are given back; expected a function that launches"
             )
     parameters = _Parameters(function)
-    named = [writes] if isinstance(writes, (str, int)) else [*writes]
-    written = {parameters.at(name, "writes"): True for name in named}
+    parameters.write([out] if isinstance(out, (str, int)) else out)
     each: dict[str | int, Any] = {}
-    if isinstance(dtypes, Mapping):
-        for name in dtypes:
-            place = parameters.at(name, "dtypes")
+    if isinstance(dtype, Mapping):
+        for name in dtype:
+            place = parameters.at(name, "dtype")
             if place in each:
-                raise ValueError(f"dtypes names the parameter {place!r} twice")
-            each[place] = dtypes[name]
-        dtypes = [parameters.of(name, each) for name in parameters.names]
-    elif isinstance(dtypes, list):
-        raise TypeError("dtypes is a list; expected a dtype, or a dict by parameter")
+                raise ValueError(f"dtype names the parameter {place!r} twice")
+            each[place] = dtype[name]
+        dtype = [parameters.of(name, each) for name in parameters.names]
+    elif isinstance(dtype, list):
+        raise TypeError("dtype is a list; expected one dtype, or a dict by parameter")
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
     if devices not in _DEVICES:
         raise ValueError(f"devices is {devices!r}; expected one of {_DEVICES}")
-    names = parameters.names
-    if len(names) > _NO_STREAM:
-        raise ValueError(
-            f"{function!r} has {len(names) - 2} parameters, which is more than 253"
-        )
-    places = [len(parameters.fixed), parameters.receivers, _NO_STREAM]
-    if parameters.takes_stream:
-        places[-1] = names.index("stream")
     return _Launched(
         function,
-        # A name of a positional-only parameter may be another argument's.
-        {
-            name: number
-            for number, name in enumerate(names[:-2])
-            if name not in parameters.positional_only
-        },
-        ("stream",),
-        bytes([*places, *(parameters.of(n, written) is not None for n in names)]),
-        dtypes,
+        parameters,
+        dtype,
         contiguous,
         devices == "one",
         give == "address",
         pointer if give == "pointer" else None,
-        on,
-        functools.partial(_note, function, names[: len(parameters.fixed)]),
+        stream,
+        functools.partial(_note, function, parameters.fixed),
     )
 
 
-_NO_STREAM = 255
+_MOST = 255  # arguments that a position may name
 _GIVEN = ("address", "pointer", "tensor")
 _DEVICES = ("one", "any")
 
@@ -148,7 +132,7 @@ for _each in (
 
 
 class _Parameters:
-    """The parameters of a function, in the order that `launched_type` expects.
+    """The parameters of a function, numbered for `launched_type`.
 
     Those that may be passed by position, other names, and two for the rest.
     """
@@ -177,10 +161,36 @@ class _Parameters:
         self.receivers = int(self.fixed[:1] in (["self"], ["cls"]))
         named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         self.takes_stream = kinds.get("stream") in named
+        self.out: dict[str | int, bool] = {}
 
     @property
     def names(self) -> list[str | int]:
         return [*self.fixed, *self.keywords, *_KINDS]
+
+    @property
+    def numbers(self) -> dict[str | int, int]:
+        """The number of each name; one that is positional only may be another's."""
+        named = enumerate(self.names[:-2])
+        return {n: at for at, n in named if n not in self.positional_only}
+
+    @property
+    def by_position(self) -> int:
+        """How many may be passed by position."""
+        return len(self.fixed)
+
+    @property
+    def stream(self) -> int | None:
+        """The number of the stream."""
+        return self.names.index("stream") if self.takes_stream else None
+
+    @property
+    def written(self) -> list[bool]:
+        """Whether tensors of each are written to."""
+        return [self.of(name, self.out) is not None for name in self.names]
+
+    def write(self, out: Iterable[Any]) -> None:
+        """Note the parameters whose tensors are written to."""
+        self.out = {self.at(name, "out"): True for name in out}
 
     def of(self, name: str | int, said: Mapping[str | int, Any]) -> Any:
         """Return what an option says of a parameter; of one in a star, what of that."""
@@ -201,7 +211,7 @@ class _Parameters:
         elif isinstance(name, int) and not isinstance(name, bool) and name >= 0:
             if name < len(self.fixed):
                 return self.fixed[name]
-            if "*args" in self.others.values() and name < _NO_STREAM:
+            if "*args" in self.others.values() and name < _MOST:
                 self.fixed += range(len(self.fixed), name + 1)
                 return name
         raise ValueError(

@@ -8,6 +8,7 @@ mod lending;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
@@ -19,39 +20,47 @@ use crate::import::view;
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
-/// ``names`` has the number of each parameter, and ``last`` is ``("stream",)``. The bytes of ``places`` are how many may be
-/// passed by position, how many receivers are left alone, and which one is the stream (`NONE` for none); then, of each
-/// parameter, whether its tensors are written to, at the end of all other positional arguments and of all other keywords.
-/// ``dtype`` has a dtype for each, or is one for all. All tensors are on ``one_device``. The function gets addresses, or views, or what ``made`` makes of a
-/// view. ``on`` is a stream, or a function that tells it. ``note`` adds the name of an argument to an error.
+/// ``dtype`` has a dtype for each parameter, or is one for all. All tensors are on ``one_device``. The function gets
+/// addresses, or views, or what ``made`` makes of a view. ``stream`` is a stream, or a function that tells it. ``note`` adds
+/// the name of an argument to an error.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
     entry: Entry,
     function: Py<PyAny>,
-    names: Py<PyDict>,
-    last: Py<PyTuple>,
-    places: Vec<u8>,
+    parameters: Parameters,
     has_addresses: bool,
     accepted: Option<Box<Accepted>>,
     one_device: bool,
     made: Option<Py<PyAny>>,
-    on: Option<Py<PyAny>>,
+    stream: Option<Py<PyAny>>,
     note: Option<Py<PyAny>>,
 }
 
-/// Where the parameters begin in `places`.
-const FIRST: usize = 3;
-/// No parameter.
-const NONE: usize = 255;
+/// The parameters of the function, as `dlx._launcher` numbers them: those that may be passed by position, other names, and
+/// two for all other positional arguments and all other keywords.
+#[derive(FromPyObject)]
+struct Parameters {
+    /// The number of each name.
+    numbers: Py<PyDict>,
+    /// How many may be passed by position.
+    by_position: usize,
+    /// How many receivers are left alone.
+    receivers: usize,
+    /// Which one is the stream.
+    stream: Option<usize>,
+    /// Whether tensors of each are written to.
+    written: Vec<bool>,
+}
 
-/// The number of parameters in `places`, if those that a call looks up are all there.
-fn counted(places: &[u8], names: &Bound<'_, PyDict>) -> Option<usize> {
-    let [by_position, _, _, parameters @ ..] = places else {
-        return None;
-    };
-    let count = parameters.len();
-    let is_there = |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
-    (usize::from(*by_position) + 2 <= count && names.values().iter().all(is_there)).then_some(count)
+impl Parameters {
+    /// Whether those that a call looks up are all there.
+    fn are_there(&self, py: Python<'_>) -> bool {
+        let count = self.written.len();
+        let is_there =
+            |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
+        self.by_position.saturating_add(2) <= count
+            && self.numbers.bind(py).values().iter().all(is_there)
+    }
 }
 
 /// Return a new class of launched functions, which are called by vector.
@@ -60,14 +69,18 @@ pub(crate) fn launched_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let sample = Launched {
         entry: entry::<Launched>,
         function: py.None(),
-        names: PyDict::new(py).unbind(),
-        last: PyTuple::empty(py).unbind(),
-        places: Vec::new(),
+        parameters: Parameters {
+            numbers: PyDict::new(py).unbind(),
+            by_position: 0,
+            receivers: 0,
+            stream: None,
+            written: Vec::new(),
+        },
         has_addresses: false,
         accepted: None,
         one_device: true,
         made: None,
-        on: None,
+        stream: None,
         note: None,
     };
     class(&Bound::new(py, sample)?, c"dlx._core.Launched")
@@ -79,10 +92,10 @@ impl Launched {
     fn parameter(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<usize> {
         if index >= arguments.positional() {
             self.named(arguments, index)
-        } else if index < usize::from(self.places[0]) {
+        } else if index < self.parameters.by_position {
             Ok(index)
         } else {
-            Ok(self.places.len() - FIRST - 2)
+            Ok(self.parameters.written.len() - 2)
         }
     }
 
@@ -93,44 +106,34 @@ impl Launched {
             return Ok(index);
         };
         let name = names.get_borrowed_item(index - arguments.positional())?;
-        match self.names.bind(x.py()).get_item(name)? {
+        match self.parameters.numbers.bind(x.py()).get_item(name)? {
             Some(number) => number.extract(),
-            None => Ok(self.places.len() - FIRST - 1),
+            None => Ok(self.parameters.written.len() - 1),
         }
     }
 
     /// Whether tensors of a parameter are written to.
     fn is_written(&self, parameter: usize) -> bool {
-        self.places[FIRST + parameter] != 0
-    }
-
-    /// The parameter that is the stream.
-    fn stream(&self) -> usize {
-        self.places[2].into()
+        self.parameters.written[parameter]
     }
 
     /// Whether an argument is a receiver, which comes by position.
     fn is_receiver(&self, arguments: &Arguments<'_, '_>, index: usize) -> bool {
-        index < usize::from(self.places[1]).min(arguments.positional())
-    }
-
-    /// Whether a parameter is the stream.
-    fn takes_stream(&self) -> bool {
-        self.stream() != NONE
+        index < self.parameters.receivers.min(arguments.positional())
     }
 
     /// Which argument is the stream.
     #[inline(always)]
     fn stream_at(&self, arguments: &Arguments<'_, '_>) -> PyResult<Option<usize>> {
-        if !self.takes_stream() {
+        let Some(stream) = self.parameters.stream else {
             return Ok(None);
-        }
+        };
         let positional = arguments.positional();
-        if self.stream() < positional.min(self.places[0].into()) {
-            return Ok(Some(self.stream()));
+        if stream < positional.min(self.parameters.by_position) {
+            return Ok(Some(stream));
         }
         for index in positional..arguments.values.len() {
-            if self.named(arguments, index)? == self.stream() {
+            if self.named(arguments, index)? == stream {
                 return Ok(Some(index));
             }
         }
@@ -178,9 +181,9 @@ impl Launched {
             return Ok(names.cloned());
         }
         taken.push(stream);
-        let alone = self.last.bind(py);
+        let alone = PyTuple::new(py, [intern!(py, "stream")])?;
         Ok(Some(match names {
-            None => alone.clone(),
+            None => alone,
             Some(names) => names
                 .as_sequence()
                 .concat(alone.as_sequence())?
@@ -203,14 +206,14 @@ impl ByVector for Launched {
         let at = self.stream_at(&arguments)?;
         let mut taken = Vec::with_capacity(arguments.values.len() + 2);
         taken.push(function.clone());
-        if at.is_none() && self.on.is_none() {
+        if at.is_none() && self.stream.is_none() {
             for index in 0..arguments.values.len() {
                 match self.take(&arguments, index)? {
                     Some(value) => taken.push(value),
                     None => return self.call_lending(arguments, taken, at),
                 }
             }
-            if !self.takes_stream() {
+            if self.parameters.stream.is_none() {
                 return vectorcall(function, &mut taken, arguments.names);
             }
             let names = self.with_stream(py, &mut taken, arguments.names, None, 0)?;
@@ -227,30 +230,28 @@ impl Launched {
     fn new(
         py: Python<'_>,
         function: Py<PyAny>,
-        names: Py<PyDict>,
-        last: Py<PyTuple>,
-        places: &[u8],
+        parameters: Parameters,
         dtype: Option<&Bound<'_, PyAny>>,
         contiguous: bool,
         one_device: bool,
         has_addresses: bool,
         made: Option<Py<PyAny>>,
-        on: Option<Py<PyAny>>,
+        stream: Option<Py<PyAny>>,
         note: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let count = counted(places, names.bind(py))
-            .ok_or_else(|| PyValueError::new_err("dlx.launcher makes these objects"))?;
+        if !parameters.are_there(py) {
+            return Err(PyValueError::new_err("dlx.launcher makes these objects"));
+        }
+        let count = parameters.written.len();
         Ok(Self {
             entry: entry::<Self>,
             accepted: Accepted::of(dtype, contiguous, None, count)?,
-            places: places.to_vec(),
             function,
-            names,
-            last,
+            parameters,
             has_addresses,
             one_device,
             made,
-            on,
+            stream,
             note,
         })
     }
@@ -262,7 +263,7 @@ impl Launched {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
-        visit.call(&self.on)?;
+        visit.call(&self.stream)?;
         visit.call(&self.made)?;
         visit.call(&self.note)
     }

@@ -129,7 +129,7 @@ def test_it_is_no_out(make: Make) -> None:
     x = make()
     for call in (
         lambda: dlx.borrow(out=x).__enter__(),
-        lambda: dlx.launcher(print, writes=0)(Holder(x)),
+        lambda: dlx.launcher(print, out=0)(Holder(x)),
         lambda: dlx.bridge(np.ndarray)(lambda out: None)(out=Holder(x)),
     ):
         with pytest.raises(BufferError, match=r"immutable|read-only"):

@@ -50,7 +50,7 @@ def test_a_raw_kernel_of_cupy_takes_addresses(
     cupy = client_of("cupy").library
     kernel = cupy.RawKernel(C, "doubled")
 
-    @dlx.launcher(writes="out", dtypes="float32")
+    @dlx.launcher(out="out", dtype="float32")
     def doubled(x: int, out: int, n: int, *, stream: int) -> None:
         with cupy.cuda.Stream.from_external(dlx.Stream(stream)):
             kernel((-(-n // 256),), (256,), (x, out, np.int64(n)))
@@ -67,7 +67,7 @@ def test_cuda_core_takes_addresses(gpu: Machine, names: tuple[str, str]) -> None
     kernel = cuda.ObjectCode.from_ptx(PTX.encode()).get_kernel("copy")
     blocks = cuda.LaunchConfig(grid=1, block=256)
 
-    @dlx.launcher(writes="out", dtypes="float32")
+    @dlx.launcher(out="out", dtype="float32")
     def copied(x: int, out: int, n: int, *, stream: int) -> None:
         cuda.launch(cuda.Stream.from_handle(stream), blocks, kernel, out, x, n)
 
@@ -88,7 +88,7 @@ def test_a_kernel_of_numba_takes_tensors(gpu: Machine, names: tuple[str, str]) -
 
     kernel = cuda.jit(body)
 
-    @dlx.launcher(give="tensor", writes="out", contiguous=False)
+    @dlx.launcher(give="tensor", out="out", contiguous=False)
     def doubled(x: dlx.Tensor, out: dlx.Tensor, *, stream: int) -> None:
         kernel[-(-x.size // 256), 256, cuda.external_stream(stream)](x, out)
 
@@ -110,7 +110,7 @@ def test_a_kernel_of_triton_takes_pointers(
     """docs/launcher.md, `give`: Triton launches on torch's current stream."""
     launch: Any = triton_kernel()[(-(-COUNT // 256),)]
     current: Any = torch.cuda.current_stream
-    doubled: Any = dlx.launcher(launch, give="pointer", writes=1, on=current)
+    doubled: Any = dlx.launcher(launch, give="pointer", out=1, stream=current)
     x, out = pair(names)
     doubled(x, out, COUNT, BLOCK=256)
     assert (numbers(out) == 2 * OLD).all()
@@ -136,7 +136,7 @@ def read(array: int, gpu: Machine, *, stream: int) -> Any:
     return gpu.read(array, stream)
 
 
-@dlx.launcher(on=-1)
+@dlx.launcher(stream=-1)
 def read_unordered(array: int, gpu: Machine, handle: int) -> Any:
     """Queue a kernel that reads, on a stream that is ordered with none."""
     return gpu.read(array, handle)
@@ -252,7 +252,7 @@ def test_a_launch_is_captured_with_the_work_of_torch(
 ) -> None:
     """docs/streams.md: where all agree nothing is ordered."""
 
-    @dlx.launcher(writes="out")
+    @dlx.launcher(out="out")
     def copied(x: int, out: int, *, stream: int) -> None:
         gpu.copy(out, x, stream)
 
@@ -282,8 +282,8 @@ def test_a_launch_on_a_stream_that_nothing_names_is_refused(
 def test_torch_learns_that_an_output_was_written(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """docs/launcher.md, `writes`: a graph that has saved it raises."""
-    launched = dlx.launcher(lambda x, out, stream: (x, out), writes="out")
+    """docs/launcher.md, `out`: a graph that has saved it raises."""
+    launched = dlx.launcher(lambda x, out, stream: (x, out), out="out")
     x, out = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
     before = x._version, out._version
     assert launched(x, out) == (x.data_ptr(), out.data_ptr())

@@ -122,7 +122,7 @@ def borrow(z):
         np.from_dlpack(o)[:] = 5
 
 def launch(z):
-    dlx.launcher(lambda o: np.from_dlpack(o).fill(5), give="tensor", writes=0)(z)
+    dlx.launcher(lambda o: np.from_dlpack(o).fill(5), give="tensor", out=0)(z)
 
 @dlx.bridge(np.ndarray)
 def fill(out):
@@ -146,7 +146,7 @@ assert x.inplace_version == 0
 
 
 def test_paddle_learns_what_was_written() -> None:
-    """docs/launcher.md, `writes`: its backward pass refuses what was overwritten."""
+    """docs/launcher.md, `out`: its backward pass refuses what was overwritten."""
     needs("paddle")
     subprocess.run([sys.executable, "-c", WRITTEN], check=True)
 

@@ -130,7 +130,7 @@ def test_an_address_is_given_and_refused_as_a_tensor_is(
         launched: Any = dlx.launcher(
             lambda x, see: see(x),
             give=give,
-            dtypes=dtype,
+            dtype=dtype,
             contiguous=contiguous,
         )
         try:
@@ -245,7 +245,7 @@ def test_a_function_of_ctypes_takes_addresses() -> None:
     """docs/launcher.md, Examples: without a signature, parameters are positions."""
     move = ctypes.CDLL(None).memmove
     move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    launched = dlx.launcher(move, writes=0, dtypes={1: "float32"})
+    launched = dlx.launcher(move, out=0, dtype={1: "float32"})
     x, out = requires("torch").arange(6.0), np.zeros((2, 3), "f4")
     launched(out, x, 24)
     assert out.tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -288,7 +288,7 @@ def test_what_is_not_row_major_is_refused() -> None:
 )
 def test_another_dtype_is_refused(x: str, dtypes: Any) -> None:
     """docs/launcher.md, Refused: by name or position, or all."""
-    launched = dlx.launcher(kernel, dtypes=dtypes)
+    launched = dlx.launcher(kernel, dtype=dtype)
     good, bad = F4, F4.astype("f8")
     if x == "torch":
         good, bad = map(requires("torch").from_numpy, (good, bad))
@@ -317,7 +317,7 @@ def test_what_is_read_only_is_refused_where_it_is_written(place: Any) -> None:
         1: [((F4, locked), {})],
         5: [((F4, F4, F4, F4, F4, locked), {})],
     }
-    launched = dlx.launcher(kernel, writes=(place,))
+    launched = dlx.launcher(kernel, out=(place,))
     for name, each in calls.items():
         for args, kwargs in each:
             if name == place or {name, place} in ({"out", 1}, {"others", "named"}):
@@ -332,7 +332,7 @@ def test_what_is_read_only_is_refused_where_it_is_written(place: Any) -> None:
 def test_the_check_of_write_access_is_that_of_borrow() -> None:
     """docs/launcher.md, Refused: and its message."""
     jax, torch = requires("jax"), requires("torch")
-    launched = dlx.launcher(kernel, writes="out")
+    launched = dlx.launcher(kernel, out="out")
     repeated = torch.ones(3).expand(2, 3)
     bytes_of = np.frombuffer(b"12345678", "i4")
     for x in (jax.numpy.ones(3), repeated, bytes_of, np.broadcast_to(F4[0], (2, 3))):
@@ -344,16 +344,16 @@ def test_the_check_of_write_access_is_that_of_borrow() -> None:
 
 
 def test_torch_learns_what_was_written() -> None:
-    """docs/launcher.md, `writes`: also where the function raises."""
+    """docs/launcher.md, `out`: also where the function raises."""
     torch = requires("torch")
     x, out = torch.ones(3), torch.ones(3)
-    dlx.launcher(kernel, writes="out")(x, out)
+    dlx.launcher(kernel, out="out")(x, out)
     assert (x._version, out._version) == (0, 1)
     with pytest.raises(ZeroDivisionError):
-        dlx.launcher(lambda out: 1 // 0, writes="out")(out)
+        dlx.launcher(lambda out: 1 // 0, out="out")(out)
     assert out._version == 2
     with pytest.raises(BufferError):
-        dlx.launcher(kernel, writes="out")(x.double(), F4.T)
+        dlx.launcher(kernel, out="out")(x.double(), F4.T)
     assert out._version == 2
 
 
@@ -465,22 +465,22 @@ def read_only() -> Any:
 
 
 def test_one_of_several_positions_is_written_to_as_the_others() -> None:
-    """docs/launcher.md, `writes`: naming one of them takes nothing from the rest."""
-    launch = dlx.launcher(lambda n, *xs: n, writes="xs", dtypes={1: "float32"})
+    """docs/launcher.md, `out`: naming one of them takes nothing from the rest."""
+    launch = dlx.launcher(lambda n, *xs: n, out="xs", dtype={1: "float32"})
     with pytest.raises(BufferError, match="read-only"):
         launch(1, read_only())
 
 
 def test_one_of_several_keywords_is_written_to_as_the_others() -> None:
-    """docs/launcher.md, `writes`."""
-    launch = dlx.launcher(lambda n, **kw: n, writes="kw", dtypes={"out": "float32"})
+    """docs/launcher.md, `out`."""
+    launch = dlx.launcher(lambda n, **kw: n, out="kw", dtype={"out": "float32"})
     with pytest.raises(BufferError, match="read-only"):
         launch(1, out=read_only())
 
 
 def test_a_keyword_may_have_the_name_of_a_positional_only_parameter() -> None:
-    """docs/launcher.md, `writes`: it is one of `**kw`."""
-    launch = dlx.launcher(lambda x, /, **kw: x, writes="kw")
+    """docs/launcher.md, `out`: it is one of `**kw`."""
+    launch = dlx.launcher(lambda x, /, **kw: x, out="kw")
     with pytest.raises(BufferError, match="read-only"):
         launch(np.zeros(1), x=read_only())
 
@@ -489,7 +489,7 @@ def test_a_receiver_by_keyword_hides_no_argument() -> None:
     """docs/launcher.md, Arguments: of a method that is called by its class."""
 
     class Kernel:
-        @dlx.launcher(writes="x")
+        @dlx.launcher(out="x")
         def launch(self, x: Any) -> Any:
             return x
 
@@ -519,4 +519,4 @@ def test_a_builtin_is_no_method() -> None:
 def test_a_parameter_has_one_dtype() -> None:
     """docs/launcher.md, Refused: not two, by name and by position."""
     with pytest.raises(ValueError, match="twice"):
-        dlx.launcher(lambda x: x, dtypes={"x": "float32", 0: "float64"})
+        dlx.launcher(lambda x: x, dtype={"x": "float32", 0: "float64"})

@@ -29,7 +29,7 @@ def borrowed(x: Any, word: Word) -> bool:
 def launched(x: Any, word: Word) -> bool:
     """Whether a kernel that writes it is launched."""
     given: list[Any] = []
-    dlx.launcher(given.append, writes=0, give="tensor")(x)
+    dlx.launcher(given.append, out=0, give="tensor")(x)
     # A scalar is handed on as it is.
     return isinstance(given[0], dlx.Tensor)
 

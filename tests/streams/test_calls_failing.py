@@ -62,7 +62,7 @@ def launched(sim: Simulation) -> Callable[[], Any]:
     tensor = on_device(sim, np.arange(4.0), stream=sim.stream())
     s = sim.stream()
 
-    @dlx.launcher(on=lambda: s)
+    @dlx.launcher(stream=lambda: s)
     def launch(address: int) -> None:
         """Do nothing."""
 

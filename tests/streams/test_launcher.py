@@ -34,7 +34,7 @@ def read(x: int, *, stream: int) -> int:
     return stream
 
 
-@dlx.launcher(writes="out")
+@dlx.launcher(out="out")
 def copy(x: int, out: int, stream: int) -> int:
     """Queue a kernel that reads one and writes the other; return its stream."""
     queue(stream, x, write=False)
@@ -61,13 +61,13 @@ def test_without_order_a_launch_races(
     """H1: the control."""
     with library.stream(sim.stream()):
         array = library.full((4,))
-        on_own_stream(s, on=-1)(array)
+        on_own_stream(s, stream=-1)(array)
         array += 1
     assert sim.races
 
 
 @pytest.mark.parametrize("kind", [TableArray, InterfaceArray])
-@pytest.mark.parametrize("how", ["stream=", "on=", "on() ="])
+@pytest.mark.parametrize("how", ["in the call", "of the launcher", "asked"])
 def test_a_producer_waits_for_a_launch_on_another_stream(
     sim: Simulation, s: Stream, kind: Any, how: str
 ) -> None:
@@ -75,10 +75,10 @@ def test_a_producer_waits_for_a_launch_on_another_stream(
     library = framework(kind)
     with library.stream(sim.stream()):
         array = library.full((4,))
-        if how == "stream=":
+        if how == "in the call":
             assert read(array, stream=s) == s.handle
         else:
-            on_own_stream(s, on=s if how == "on=" else lambda: s)(array)
+            on_own_stream(s, stream=s if how == "of the launcher" else lambda: s)(array)
         array += 1
     assert sim.races == []
 
@@ -89,7 +89,7 @@ def test_without_order_a_launch_races_with_two_libraries(
     """H2: the control."""
     one, other = framework(TableArray, "one"), framework(TableArray, "other")
     with one.stream(sim.stream()), other.stream(sim.stream()):
-        on_own_stream(s, on=-1)(one.full((4,)), other.full((4,)))
+        on_own_stream(s, stream=-1)(one.full((4,)), other.full((4,)))
     assert sim.races
 
 
@@ -115,7 +115,7 @@ def test_each_way_to_give_is_ordered(
     with library.stream(sim.stream()):
         array = library.full((4,))
 
-        @dlx.launcher(give=give, writes="x")
+        @dlx.launcher(give=give, out="x")
         def launch(x: Any, *, stream: int) -> int:
             address = {
                 "address": lambda: x,
@@ -190,7 +190,7 @@ def test_where_all_agree_the_driver_is_not_called(
     """docs/launcher.md, Streams."""
     with library.stream(p):
         x, out = library.full((4,)), library.full((4,))
-        given = dlx.launcher(lambda x, out, stream: stream, writes=1)
+        given = dlx.launcher(lambda x, out, stream: stream, out=1)
         assert given(x, out) == p.handle
         sim.clear_journal()
         assert given(x, out) == given(x, out, stream=p) == p.handle
@@ -242,7 +242,7 @@ def test_on_is_asked_once_at_each_call(library: Framework, p: Stream) -> None:
         asked.append(p)
         return p
 
-    launched = dlx.launcher(lambda x, y: None, on=on)
+    launched = dlx.launcher(lambda x, y: None, stream=on)
     with library.stream(p):
         array = library.full((4,))
         launched(array, array)
@@ -254,7 +254,7 @@ def test_the_stream_of_the_call_comes_before_on(
     sim: Simulation, library: Framework, s: Stream
 ) -> None:
     """docs/launcher.md, Streams: None is none."""
-    given = dlx.launcher(lambda x, stream=None: stream, on=s)
+    given = dlx.launcher(lambda x, stream=None: stream, stream=s)
     with library.stream(sim.stream()) as _:
         p, array = sim.stream(), library.full((4,))
         assert given(array) == s.handle
@@ -270,7 +270,7 @@ def test_a_stream_that_nothing_names_is_refused(
 ) -> None:
     """docs/launcher.md, Refused: it would be ordered with none."""
     calls: list[int] = []
-    launched = dlx.launcher(calls.append, on=on)
+    launched = dlx.launcher(calls.append, stream=on)
     with library.stream(sim.stream()):
         array = library.full((4,))
         sim.clear_journal()
@@ -295,7 +295,7 @@ def test_on_the_cpu_there_is_no_stream_to_name(s: Stream) -> None:
     with pytest.raises(BufferError, match="no streams"):
         read(array, stream=s)
     with pytest.raises(BufferError, match="no streams"):
-        on_own_stream(s, on=s)(array)
+        on_own_stream(s, stream=s)(array)
 
 
 def test_nothing_is_joined_where_an_argument_is_refused(

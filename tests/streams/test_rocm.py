@@ -173,7 +173,7 @@ def test_a_kernel_of_one_device_takes_no_tensor_of_another(
     sim: Simulation, rocm: Framework
 ) -> None:
     """R62: nor one of the CPU, unless it says so."""
-    launch = dlx.launcher(lambda *_, stream: stream, on=None)
+    launch = dlx.launcher(lambda *_, stream: stream, stream=None)
     arrays = [rocm.full((4,), device=device) for device in (0, 1)]
     with pytest.raises(BufferError, match="rocm:1"):
         launch(*arrays)

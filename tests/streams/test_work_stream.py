@@ -191,7 +191,7 @@ def test_a_launcher_orders_both_ends_for_all_libraries(
     """docs/streams.md: what a consumer of tables cannot, for a second library."""
     p, q, s = sim.stream(), sim.stream(), sim.stream()
 
-    @dlx.launcher(writes="b", give="tensor")
+    @dlx.launcher(out="b", give="tensor")
     def run(a: Any, b: Any, stream: int = 0) -> None:
         assert call(sim, "first", a, b, write=True) == stream
 
@@ -232,7 +232,7 @@ def test_tvm_ffi_in_a_launcher_is_in_order_with_every_library(
     """docs/streams.md: the remedy for what the protocol leaves open."""
     p, q, s = sim.stream(), sim.stream(), sim.stream()
 
-    @dlx.launcher(writes=("x", "y"), give="tensor")
+    @dlx.launcher(out=("x", "y"), give="tensor")
     def run(x: Any, y: Any, stream: int = 0) -> None:
         assert call_tvm_ffi(sim, x, y) == stream
 

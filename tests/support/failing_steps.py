@@ -83,7 +83,7 @@ def bridged_there(array: Any) -> Any:
     return array
 
 
-@dlx.launcher(give="tensor", writes=["b"])
+@dlx.launcher(give="tensor", out=["b"])
 def launch_tensors(a: Any, b: Any) -> None:
     """Take two tensors, and write to one."""
 

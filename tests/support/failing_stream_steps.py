@@ -121,7 +121,7 @@ def uses() -> list[int]:
     return [SIM.counts[name] for name in ("allocations", "captures", "contexts")]
 
 
-@dlx.launcher(on=lambda: S)
+@dlx.launcher(stream=lambda: S)
 def launch(*addresses: int) -> None:
     """Take addresses."""
 

@@ -40,7 +40,7 @@ def bridged_there(array: Any) -> Any:
     return array
 
 
-@dlx.launcher(writes=["b"])
+@dlx.launcher(out=["b"])
 def launch_out(a: int, b: int) -> None:
     """Take two addresses, and write to one."""
 

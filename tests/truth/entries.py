@@ -104,8 +104,8 @@ def _imports() -> list[Entry]:
         Entry("dlx.borrow(out=x)", False, writes=True),
         Entry("dlx.borrow(out=dlx.from_dlpack(x))", writes=True),
         Entry("launched(x)", True),
-        Entry("launched(x, writes=0)", True, writes=True),
-        Entry("launched(dlx.from_dlpack(x), writes=0)", True, writes=True),
+        Entry("launched(x, out=0)", True, writes=True),
+        Entry("launched(dlx.from_dlpack(x), out=0)", True, writes=True),
         Entry("dlx.inspect(x) and dlx.from_dlpack(x)"),
     ]
 

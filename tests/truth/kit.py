@@ -161,7 +161,7 @@ def taken(x: Any) -> Any:
 
 
 _READING = dlx.launcher(taken, give="tensor", contiguous=False)
-_WRITING = dlx.launcher(taken, give="tensor", contiguous=False, writes=0)
+_WRITING = dlx.launcher(taken, give="tensor", contiguous=False, out=0)
 
 
 def launched(x: Any, writes: int | None = None) -> Any:

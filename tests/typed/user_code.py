@@ -62,7 +62,7 @@ def plain(a: int, *, stream: int) -> float:
     return 1.0
 
 
-@dlx.launcher(give="pointer", writes=["out", 0], dtypes={"out": "float32"}, on=1)
+@dlx.launcher(give="pointer", out=["out", 0], dtype={"out": "float32"}, stream=1)
 def pointers(a: dlx.Pointer, out: dlx.Pointer) -> int:
     """Launch a kernel of Triton."""
     return a.data_ptr()

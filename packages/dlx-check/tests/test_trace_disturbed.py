@@ -511,7 +511,7 @@ def test_torch_learns_in_a_trace_what_was_written() -> None:
     """R30, docs/inspect.md: also where the memory came in by an export of dlx's."""
     torch = requires("torch")
 
-    @dlx.launcher(give="pointer", writes="x")
+    @dlx.launcher(give="pointer", out="x")
     def kernel(x: Any) -> None:
         """Write, as far as dlx knows."""
 

@@ -71,7 +71,7 @@ impl Launched {
         call: &mut Call<'_, 'py>,
         at: Option<usize>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let wanted = match (at, &self.on) {
+        let wanted = match (at, &self.stream) {
             (Some(at), _) => Some(call.arguments.values[at].to_owned()),
             (None, Some(on)) if on.bind(py).is_callable() => Some(call_with(on.bind(py), &[])?),
             (None, on) => on.as_ref().map(|on| on.bind(py).clone()),
@@ -91,7 +91,7 @@ impl Launched {
             self.order(py, call, before, wanted.as_ref())?;
         }
         let names = call.arguments.names;
-        if !self.takes_stream() {
+        if self.parameters.stream.is_none() {
             return Ok(names.cloned());
         }
         let stream = call.loan.stream().map_or(0, stream::Stream::handle);
@@ -124,13 +124,13 @@ impl Launched {
             self.refuse_mixed(py, call, before)?;
         }
         let has_stream = call.loan.stream().is_some();
-        if has_stream && !is_wanted && !self.takes_stream() {
+        if has_stream && !is_wanted && self.parameters.stream.is_none() {
             return Err(PyBufferError::new_err(
                 "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
                  dlx.launcher",
             ));
         }
-        if !has_stream && self.takes_stream() {
+        if !has_stream && self.parameters.stream.is_some() {
             return Err(PyValueError::new_err(
                 "stream=-1 orders nothing and names no stream to launch on; pass a stream",
             ));

@@ -25,7 +25,7 @@ def launched(x: Any) -> None:
     def kernel(x: Any) -> None:
         np.from_dlpack(x)[...] = 7
 
-    dlx.launcher(kernel, give="tensor", writes=0)(x)
+    dlx.launcher(kernel, give="tensor", out=0)(x)
 
 
 @dlx.bridge(np.ndarray)
@@ -126,7 +126,7 @@ def test_a_mixin_that_is_given_another_tensor_in_the_launch_tells_the_first() ->
     def kernel(address: int) -> None:
         x.data = other
 
-    dlx.launcher(kernel, writes=0)(x)
+    dlx.launcher(kernel, out=0)(x)
     assert (w._version, other._version) == (1, 0)
 
 
@@ -188,7 +188,7 @@ def in_a_block(*out: Any) -> None:
         pass
 
 
-@dlx.launcher(writes=(0, 1))
+@dlx.launcher(out=(0, 1))
 def launch(a: int, b: int) -> None:
     """Take all."""
 

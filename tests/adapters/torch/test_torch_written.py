@@ -122,7 +122,7 @@ def launched(x: Any) -> None:
     def kernel(x: Any) -> None:
         np.from_dlpack(x)[...] = 7
 
-    dlx.launcher(kernel, give="tensor", writes=0)(x)
+    dlx.launcher(kernel, give="tensor", out=0)(x)
 
 
 OVER: dict[str, Any] = {
@@ -162,7 +162,7 @@ WRITE = {
 def test_whatever_lies_over_the_memory_of_a_tensor_tells_it(
     over: Any, write: Any
 ) -> None:
-    """docs/launcher.md, `writes`: the duty follows the memory."""
+    """docs/launcher.md, `out`: the duty follows the memory."""
     torch = requires("torch")
     x, w = torch.ones(3, requires_grad=True), torch.ones(3)
     y = (x * w).sum()
@@ -176,7 +176,7 @@ def test_whatever_lies_over_the_memory_of_a_tensor_tells_it(
 def test_an_array_interface_of_a_mixin_tells_the_tensor_that_it_exports(
     write: Any,
 ) -> None:
-    """docs/launcher.md, `writes`: a bridge takes no such object."""
+    """docs/launcher.md, `out`: a bridge takes no such object."""
     w = requires("torch").ones(3)
     write(ByInterface(w))
     assert w._version > 0
