@@ -30,7 +30,7 @@ use crate::types::dtype;
 use crate::types::error::Error;
 
 pub(crate) use fast::{fast, fast_if_array};
-pub(crate) use make::{array, of_tensor};
+pub(crate) use make::{array, of, of_tensor};
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that dlx reads.
 #[repr(C)]

@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PySlice, PyString,
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
-use crate::api::tensor::again;
+use crate::api::tensor::requested::again;
 use crate::copy::request::{Asked, Request};
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
@@ -87,7 +87,7 @@ pub(crate) fn from_dlpack<'py>(
         && stream.is_none()
         && !aliases::is_asked(tensor.get().snapshot()?, device)
     {
-        return again(tensor, &request);
+        return again(tensor, device, copy);
     }
     if request.release == Release::RecordStream {
         return recorded(x, &request);

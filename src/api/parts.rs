@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
-/// Extent of the first dimension.
+/// Extent of the first dimension, which is not negative.
 pub(super) fn first_extent(snapshot: &Snapshot) -> PyResult<i64> {
     let extent = snapshot.shape().first().copied();
     extent.ok_or_else(|| PyTypeError::new_err("the tensor has no dimensions, so no length"))
@@ -26,9 +26,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn new(tensor: Py<Tensor>, extent: i64) -> Self {
-        let left = Mutex::new(0..extent);
-        Self { tensor, left }
+    pub(super) fn of(tensor: &Bound<'_, Tensor>) -> PyResult<Self> {
+        Ok(Self {
+            tensor: tensor.clone().unbind(),
+            left: Mutex::new(0..first_extent(tensor.get().snapshot()?)?),
+        })
     }
 
     fn left(&self) -> MutexGuard<'_, Range<i64>> {

@@ -1,26 +1,25 @@
 //! The Python methods of `dlx.Tensor`.
 
+pub(crate) mod requested;
+
 use std::ffi::c_int;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyMemoryView, PyTuple};
+use pyo3::types::{PyCapsule, PyComplex, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
 use crate::api::parts::{Parts, first_extent};
-use crate::copy::by_driver;
-use crate::copy::request::{self, Request};
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
-use crate::tensor::element::Number;
-use crate::tensor::numpy::{as_array, to_numpy};
+use crate::tensor::numpy::as_array;
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, bytes, capsule, element, indexing, repr};
+use crate::tensor::{array_interface, buffer, bytes, element, indexing, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -71,8 +70,7 @@ impl Tensor {
     }
 
     /// Device that the memory is on.
-    #[getter]
-    #[pyo3(name = "device")]
+    #[getter(device)]
     fn py_device(&self) -> Device {
         Device(self.device())
     }
@@ -89,9 +87,7 @@ impl Tensor {
 
     /// Address of the first element, byte offset applied; 0 if there are no elements.
     ///
-    /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object.
-    ///
-    /// Sources: R93, R95.
+    /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object (R93, R95).
     #[getter]
     fn data_ptr(&self) -> PyResult<usize> {
         Ok(self.snapshot()?.meta().data.addr())
@@ -101,9 +97,7 @@ impl Tensor {
     ///
     /// An unversioned capsule has no flags, so a tensor imported from one is exported in one: each consumer treats the
     /// memory as if it came from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True``
-    /// gives writable memory.
-    ///
-    /// Source: R39.
+    /// gives writable memory. Source: R39.
     #[getter]
     fn readonly(&self) -> bool {
         self.described().is_protected()
@@ -135,9 +129,7 @@ impl Tensor {
     /// ``(address, bytes)`` of the smallest run of bytes that holds all elements; ``(0, 0)`` if there are none.
     ///
     /// This is what is registered with a network card, locked or shared. It is not `nbytes` if there are gaps between
-    /// the elements, or if strides repeat them.
-    ///
-    /// Raises ``BufferError`` on devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU).
+    /// the elements, or if strides repeat them. Raises ``BufferError`` where `data_ptr` is a handle.
     #[getter]
     fn span(&self) -> PyResult<(usize, i64)> {
         Ok(bytes::span(self.snapshot()?)?)
@@ -145,12 +137,9 @@ impl Tensor {
 
     /// Return the bytes of `span` as a one-dimensional ``memoryview`` of uint8 that shares the memory, of any dtype.
     ///
-    /// Each byte belongs to an element: the tensor has no gaps, in whatever order or direction its dimensions are.
-    /// Elements that strides repeat are there once. `from_buffer` with the same strides has the same elements. The view
-    /// keeps the memory alive and is read-only if the tensor is.
-    ///
-    /// Raises ``BufferError`` for gaps between the elements, for packed elements that do not begin with a byte, and for
-    /// memory on a device.
+    /// The dimensions may be in any order and direction; elements that strides repeat are there once. `from_buffer` with
+    /// the same strides has the same elements. The view keeps the memory alive and is read-only if the tensor is. Raises
+    /// ``BufferError`` for gaps between the elements, packed ones that do not begin with a byte, and memory on a device.
     fn raw<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
         let snapshot = bytes::raw(slf.get().snapshot()?)?;
         PyMemoryView::from(Self::part(slf, snapshot)?.as_any())
@@ -166,10 +155,8 @@ impl Tensor {
     /// ``with t.use(stream=s) as v:`` uses the tensor on stream ``s``, by default that of its producer.
     ///
     /// ``v`` is a `Tensor` that is valid in the block, and ``v.stream`` is the stream to launch on. ``s`` waits for the
-    /// tensor's streams on entry, and they wait for ``s`` on exit, also when the body raises.
-    ///
-    /// Raises ``BufferError`` if ``stream`` is given on a device without streams, and for waits that would invalidate a
-    /// graph capture.
+    /// tensor's streams on entry, and they wait for ``s`` on exit, also when the body raises. Raises ``BufferError`` if
+    /// ``stream`` is given on a device without streams, and for waits that would invalidate a graph capture.
     #[pyo3(name = "use", signature = (*, stream=None))]
     fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> Use {
         Use::new(slf.clone().unbind(), stream)
@@ -178,55 +165,34 @@ impl Tensor {
     /// Block until the elements are ready and all work queued on their stream, and on ``stream`` if given, is done.
     ///
     /// Pinned memory has no stream that dlx could know, so it needs ``stream``: the one that last wrote it, or -1 if
-    /// there is none (H11).
-    ///
-    /// Raises ``BufferError`` while a stream captures a graph, and for pinned memory without ``stream``; `CudaError` for
-    /// errors of the driver.
+    /// there is none (H11). Raises ``BufferError`` without it and while a stream captures a graph, `CudaError` for errors
+    /// of the driver.
     #[pyo3(signature = (*, stream=None))]
     fn synchronize(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let snapshot = self.described();
-        stream::synchronize(stream, snapshot.meta().device)?;
-        match snapshot.usage() {
-            Some(usage) => Ok(usage.synchronize()?),
-            None => Ok(()),
-        }
+        stream::synchronize(stream, self.device())?;
+        let usage = self.described().usage();
+        Ok(usage.map_or(Ok(()), StreamUsage::synchronize)?)
     }
 
     /// Return a NumPy array that shares the memory and keeps its read-only flag.
     ///
-    /// bfloat16, fp8 and padded sub-byte types get the dtypes of ``ml_dtypes``.
-    ///
-    /// Raises ``BufferError`` for memory that is not on the CPU, for packed sub-byte and vector types, and for dtypes
-    /// that need ``ml_dtypes`` if it is not installed.
+    /// bfloat16, fp8 and padded sub-byte types get the dtypes of ``ml_dtypes``. Raises ``BufferError`` if that is not
+    /// installed, for memory that is not on the CPU, and for packed sub-byte and vector types.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let snapshot = slf.get().snapshot()?;
-        // Without elements the strides of the array are those of the buffer, compact.
-        if device::is_readable(snapshot.meta().device) && !snapshot.meta().data.is_null() {
-            numpy::of_tensor(slf.clone())
-        } else {
-            to_numpy(slf)
-        }
+        numpy::of(slf)
     }
 
     /// Return the tensor on ``device``, or a copy if ``copy=True``; the tensor itself if nothing has to change.
     ///
-    /// A copy to a device runs on dlx's current stream; a copy to the host is complete on return.
-    ///
-    /// Raises ``BufferError`` if dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the
-    /// copy.
+    /// A copy to a device runs on dlx's current stream; a copy to the host is complete on return. Raises ``BufferError``
+    /// if dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the copy.
     #[pyo3(signature = (*, device=None, copy=None))]
     fn to<'py>(
         slf: &Bound<'py, Self>,
         device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, Self>> {
-        let device = device.map(Device::of).transpose()?;
-        let request = Request {
-            device,
-            copy,
-            ..Request::NOTHING
-        };
-        again(slf, &request)
+        requested::again(slf, device.map(Device::of).transpose()?, copy)
     }
 
     /// Export a capsule with its own managed tensor over the same memory.
@@ -237,32 +203,13 @@ impl Tensor {
     /// the result is on the CPU (R55, R70).
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         stream: Option<&Bound<'py, PyAny>>,
         max_version: Option<(i64, i64)>,
         dl_device: Option<(i64, i64)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let snapshot = self.snapshot()?;
-        if let Some(snapshot) = aliases::export(py, snapshot, stream, dl_device, copy)? {
-            return capsule::of(py, &snapshot, max_version, true);
-        }
-        let here = snapshot.meta().device;
-        let there = match dl_device {
-            Some(pair) => device::of_pair(pair, here)?,
-            None => here,
-        };
-        if there == here && copy != Some(true) {
-            capsule::order_for_export(stream, snapshot)?;
-            return capsule::of(py, snapshot, max_version, false);
-        }
-        if copy == Some(false) {
-            return Err(request::elsewhere(py, here, there));
-        }
-        let on = by_driver::for_export(stream, there)?;
-        let copied = by_driver::copied(py, snapshot, there, on)?;
-        capsule::of(py, &copied, max_version, true)
+        requested::capsule(slf, stream, max_version, dl_device, copy)
     }
 
     /// ``(DeviceType, id)``.
@@ -288,17 +235,12 @@ impl Tensor {
     /// The CUDA array interface, version 3, for memory on CUDA devices.
     ///
     /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that the interface cannot name.
-    ///
     /// Sources: R148 to R152.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cuda(py, self.snapshot()?)
     }
 
-    #[allow(
-        unsafe_code,
-        reason = "PyO3 declares the buffer slots unsafe; `tensor/buffer.rs` argues them"
-    )]
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -309,10 +251,6 @@ impl Tensor {
         unsafe { buffer::fill(slf, snapshot, view, flags) }
     }
 
-    #[allow(
-        unsafe_code,
-        reason = "PyO3 declares the buffer slots unsafe; `tensor/buffer.rs` argues them"
-    )]
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: CPython calls this slot once for each view that `__getbuffer__` filled.
         unsafe { buffer::release(view) };
@@ -340,43 +278,35 @@ impl Tensor {
 
     /// Extent of the first dimension.
     fn __len__(&self) -> PyResult<usize> {
-        // Not negative.
         first_extent(self.described()).map(|extent| extent as usize)
     }
 
     /// The elements chosen by ints, slices, ``None`` and ``...``, as a `Tensor` over the same memory.
     ///
     /// An int gives a tensor without that dimension, also if none is left. The part keeps the memory alive, and shares
-    /// the streams of the tensor. That of a lent tensor is for the block, too, although nothing ends it.
-    ///
-    /// Raises ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed
-    /// elements of less than a byte that do not begin with a byte.
-    fn __getitem__<'py>(
-        slf: &Bound<'py, Self>,
-        index: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, Self>> {
+    /// the streams of the tensor. That of a lent tensor is for the block, too, although nothing ends it. Raises
+    /// ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed elements
+    /// that do not begin with a byte.
+    fn __getitem__(slf: &Bound<'_, Self>, index: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let snapshot = indexing::part(slf.get().snapshot()?, index)?;
-        Self::part(slf, snapshot)
+        Self::part(slf, snapshot).map(Bound::unbind)
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Parts> {
-        let extent = first_extent(slf.get().snapshot()?)?;
-        Ok(Parts::new(slf.clone().unbind(), extent))
+        Parts::of(slf)
     }
 
     fn __contains__(&self, _value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Err(PyTypeError::new_err(
-            "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array",
-        ))
+        let message =
+            "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array";
+        Err(PyTypeError::new_err(message))
     }
 
     /// For ``pickle``: `dlx.pickling` says what becomes of the tensor.
-    fn __reduce_ex__<'py>(
-        slf: &Bound<'py, Self>,
-        protocol: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __reduce_ex__(slf: &Bound<'_, Self>, protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let module = slf.py().import(intern!(slf.py(), "dlx.pickling"))?;
-        module.call_method1(intern!(slf.py(), "_leave"), (slf, protocol))
+        let left = module.call_method1(intern!(slf.py(), "_leave"), (slf, protocol))?;
+        Ok(left.unbind())
     }
 
     /// The tensor itself, which is immutable.
@@ -385,84 +315,36 @@ impl Tensor {
     }
 
     /// A tensor with memory of its own, as ``dlx.from_dlpack(t, copy=True)``.
-    fn __deepcopy__<'py>(
-        slf: &Bound<'py, Self>,
-        _memo: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, Self>> {
-        let copy = Request {
-            copy: Some(true),
-            ..Request::NOTHING
-        };
-        again(slf, &copy)
+    fn __deepcopy__(slf: &Bound<'_, Self>, _memo: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        requested::again(slf, None, Some(true)).map(Bound::unbind)
     }
 
     fn __repr__(&self) -> String {
         repr::of(self)
     }
 
-    fn __bool__(&self) -> PyResult<bool> {
-        Ok(match element::number(self.snapshot()?)? {
-            Number::Bool(value) => value,
-            Number::Int(value) => value != 0,
-            Number::UInt(value) => value != 0,
-            Number::Float(value) => value != 0.0,
-            Number::Complex(real, imaginary) => real != 0.0 || imaginary != 0.0,
-        })
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        let number = element::number(self.snapshot()?)?;
+        number.into_object(py)?.is_truthy()
     }
 
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match element::number(self.snapshot()?)? {
-            Number::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
-            Number::UInt(value) => Ok(value.into_pyobject(py)?.into_any()),
-            _ => Err(element::no("an index", self.snapshot()?)),
-        }
+        element::integer(self.snapshot()?)?.into_object(py)
     }
 
     fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match element::number(self.snapshot()?)? {
-            Number::Bool(value) => Ok(i64::from(value).into_pyobject(py)?.into_any()),
-            Number::Float(value) => PyFloat::new(py, value).call_method0("__int__"),
-            Number::Complex(..) => Err(element::no("an int", self.snapshot()?)),
-            Number::Int(_) | Number::UInt(_) => self.__index__(py),
-        }
+        let number = element::real("an int", self.snapshot()?)?;
+        number.into_object(py)?.call_method0("__int__")
     }
 
-    fn __float__(&self) -> PyResult<f64> {
-        Ok(match element::number(self.snapshot()?)? {
-            Number::Bool(value) => f64::from(value),
-            Number::Int(value) => value as f64,
-            Number::UInt(value) => value as f64,
-            Number::Float(value) => value,
-            Number::Complex(..) => return Err(element::no("a float", self.snapshot()?)),
-        })
+    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
+        let number = element::real("a float", self.snapshot()?)?;
+        number.into_object(py)?.extract()
     }
 
     /// The value of a tensor of one element.
-    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
-        let (real, imaginary) = match element::number(self.snapshot()?)? {
-            Number::Complex(real, imaginary) => (real, imaginary),
-            _ => (self.__float__()?, 0.0),
-        };
-        Ok(PyComplex::from_doubles(py, real, imaginary))
+    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let number = element::number(self.snapshot()?)?.into_object(py)?;
+        py.get_type::<PyComplex>().call1((number,))
     }
-}
-
-/// `slf` itself, or the requested copy.
-pub(crate) fn again<'py>(
-    slf: &Bound<'py, Tensor>,
-    request: &Request<'_, '_>,
-) -> PyResult<Bound<'py, Tensor>> {
-    let snapshot = slf.get().snapshot()?;
-    if request.copy != Some(true)
-        && request
-            .device
-            .is_none_or(|there| there == snapshot.meta().device)
-    {
-        return Ok(slf.clone());
-    }
-    let snapshot = match aliases::again(slf.py(), snapshot, request)? {
-        Some(snapshot) => snapshot,
-        None => request::again(slf.py(), snapshot.clone(), request)?,
-    };
-    Tensor::new(slf.py(), snapshot)
 }

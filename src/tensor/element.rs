@@ -45,6 +45,22 @@ pub(crate) fn number(snapshot: &Snapshot) -> PyResult<Number> {
     unsafe { read(&meta, 0) }.ok_or_else(|| PyTypeError::new_err(no_number(&meta)))
 }
 
+/// As [`number`], which must be an int.
+pub(crate) fn integer(snapshot: &Snapshot) -> PyResult<Number> {
+    match number(snapshot)? {
+        number @ (Number::Int(_) | Number::UInt(_)) => Ok(number),
+        _ => Err(no("an index", snapshot)),
+    }
+}
+
+/// As [`number`], which must not be complex; the error says that it is not `what`.
+pub(crate) fn real(what: &str, snapshot: &Snapshot) -> PyResult<Number> {
+    match number(snapshot)? {
+        Number::Complex(..) => Err(no(what, snapshot)),
+        number => Ok(number),
+    }
+}
+
 /// The elements of a tensor on the CPU in nested lists, or the only one of a tensor without dimensions.
 ///
 /// # Errors
@@ -108,7 +124,8 @@ unsafe fn read(meta: &Meta, offset: i64) -> Option<Number> {
 }
 
 impl Number {
-    fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    /// The number of Python.
+    pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Ok(match self {
             Self::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
             Self::Int(value) => value.into_pyobject(py)?.into_any(),
@@ -129,7 +146,7 @@ fn no_number(meta: &Meta) -> String {
 
 /// The error for an element that is no such number.
 #[cold]
-pub(crate) fn no(what: &str, snapshot: &Snapshot) -> PyErr {
+fn no(what: &str, snapshot: &Snapshot) -> PyErr {
     let dtype = dtype::name(snapshot.meta().dtype);
     PyTypeError::new_err(format!("an element of {dtype} is not {what}"))
 }

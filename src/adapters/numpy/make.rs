@@ -23,7 +23,7 @@ use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
 use crate::types::error::{caused, first_line, is_urgent};
-use crate::types::{dtype, layout};
+use crate::types::{device, dtype, layout};
 
 /// The functions of `__multiarray_api.h` that dlx uses.
 #[derive(Clone, Copy)]
@@ -151,6 +151,17 @@ pub(crate) fn array<'py>(
             );
             Err(caused(py, PyBufferError::new_err(message), error))
         }
+    }
+}
+
+/// Implements `Tensor.numpy`.
+pub(crate) fn of<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
+    let meta = tensor.get().snapshot()?.meta();
+    // Without elements the strides of the array are those of the buffer, compact.
+    if device::is_readable(meta.device) && !meta.data.is_null() {
+        of_tensor(tensor.clone())
+    } else {
+        to_numpy(tensor)
     }
 }
 

@@ -1,0 +1,66 @@
+//! A `dlx.Tensor` as it is requested: by `Tensor.to`, by `from_dlpack` of one, and by the keywords of `__dlpack__`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::abi::DLDevice;
+use crate::copy::by_driver;
+use crate::copy::request::{self, Request};
+use crate::import::aliases;
+use crate::tensor::capsule;
+use crate::tensor::object::Tensor;
+use crate::types::device;
+
+/// `slf` itself, or the requested copy.
+pub(crate) fn again<'py>(
+    slf: &Bound<'py, Tensor>,
+    device: Option<DLDevice>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let snapshot = slf.get().snapshot()?;
+    let here = snapshot.meta().device;
+    if copy != Some(true) && device.is_none_or(|there| there == here) {
+        return Ok(slf.clone());
+    }
+    let request = Request {
+        device,
+        copy,
+        ..Request::NOTHING
+    };
+    let snapshot = match aliases::again(slf.py(), snapshot, &request)? {
+        Some(snapshot) => snapshot,
+        None => request::again(slf.py(), snapshot.clone(), &request)?,
+    };
+    Tensor::new(slf.py(), snapshot)
+}
+
+/// The capsule that `__dlpack__` of `slf` returns for these keywords.
+pub(super) fn capsule<'py>(
+    slf: &Bound<'py, Tensor>,
+    stream: Option<&Bound<'py, PyAny>>,
+    max_version: Option<(i64, i64)>,
+    dl_device: Option<(i64, i64)>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let (py, snapshot) = (slf.py(), slf.get().snapshot()?);
+    if let Some(snapshot) = aliases::export(py, snapshot, stream, dl_device, copy)? {
+        return capsule::of(py, &snapshot, max_version, true);
+    }
+    let here = snapshot.meta().device;
+    let there = match dl_device {
+        Some(pair) => device::of_pair(pair, here)?,
+        None => here,
+    };
+    if there == here && copy != Some(true) {
+        capsule::order_for_export(stream, snapshot)?;
+        return capsule::of(py, snapshot, max_version, false);
+    }
+    if copy == Some(false) {
+        return Err(request::elsewhere(py, here, there));
+    }
+    let on = by_driver::for_export(stream, there)?;
+    let copied = by_driver::copied(py, snapshot, there, on)?;
+    capsule::of(py, &copied, max_version, true)
+}
