@@ -5,9 +5,11 @@
 //! only note a number and the time, because they happen on any thread. What is imported and exported is the same as
 //! without a trace.
 
+mod export;
+
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::mem::take;
-use std::ptr::{NonNull, from_ref, null_mut};
+use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,25 +17,23 @@ use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList};
+use pyo3::types::PyList;
 
-use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
+use crate::abi::DLTensor;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::call::call_method_with;
 use crate::cpython::fork::Lock;
-use crate::cpython::interpreter::{self, has_others, is_attached};
-use crate::tensor::capsule::{CapsuleNames, pointer};
-use crate::tensor::managed::{ManagedTensor, REPLACED};
+use crate::cpython::interpreter::{self, has_others};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
+
+pub(crate) use export::{exported, exported_capsule, made_capsule};
 
 /// What is called for each begin, a reference of its own, or NULL; accessed only by attached threads.
 static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// The ends that nobody has asked for yet: number, nanoseconds since 1970, thread.
 static ENDED: Lock<Vec<(u64, u64, u64)>> = Lock::new(Vec::new());
-/// The exports that have not ended, in the order of their addresses.
-static EXPORTS: Lock<Vec<Exported>> = Lock::new(Vec::new());
 
 /// Notes the end of what has this number when it is dropped.
 struct End(u64);
@@ -78,17 +78,6 @@ impl Hold for Held {
     fn traced(&self) -> Option<(u64, &Source)> {
         Some((self.end.0, &self.source))
     }
-}
-
-/// The deleter of either managed tensor.
-type Deleter = unsafe extern "C" fn(*mut c_void);
-
-/// A traced export.
-struct Exported {
-    /// Of the managed tensor.
-    address: usize,
-    deleter: Option<Deleter>,
-    end: End,
 }
 
 /// Call ``hook`` at each import and export from now on, at none with None; append what has ended to ``ends``.
@@ -175,155 +164,9 @@ fn begun(
     };
     // SAFETY: nobody else has seen the object that holds the snapshot, as its count says (S27, traces).
     if unsafe { snapshot.wrap_source(wrap) } {
-        let flags = snapshot.meta().flags;
-        tell(
-            made.py(),
-            way,
-            number,
-            source,
-            snapshot.dl_tensor(),
-            flags,
-            class,
-        );
+        let (tensor, flags) = (snapshot.dl_tensor(), snapshot.meta().flags);
+        tell(made.py(), way, number, source, tensor, flags, class);
     }
-}
-
-/// As [`exported_capsule`].
-#[cold]
-#[inline(never)]
-pub(crate) fn made_capsule(capsule: &Bound<'_, PyCapsule>, source: &Bound<'_, PyAny>) {
-    // SAFETY: attached; a live capsule, which its maker has shown to nobody, and a live object.
-    unsafe { exported_capsule(capsule.as_ptr(), source.as_ptr()) };
-}
-
-/// Begins to watch the managed tensor in a new capsule, which `source` exported.
-///
-/// # Safety
-///
-/// Attached; `capsule` is NULL or a live capsule that nobody else has seen, `source` a live object.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
-    // SAFETY: as the caller promises.
-    unsafe { exported_as::<DLManagedTensorVersioned>(capsule, source) };
-    // SAFETY: as above.
-    unsafe { exported_as::<DLManagedTensor>(capsule, source) };
-}
-
-/// As [`exported_capsule`], if the capsule has a managed tensor of this kind.
-///
-/// # Safety
-///
-/// As for [`exported_capsule`].
-unsafe fn exported_as<M: CapsuleNames>(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
-    // SAFETY: attached, with a live capsule or NULL.
-    if let Some(tensor) = unsafe { pointer::<M>(capsule, M::NAME) } {
-        // SAFETY: a capsule of this name owns such a tensor.
-        unsafe { exported(tensor, source, c"__dlpack__") };
-    }
-}
-
-/// Begins to watch a managed tensor that has just been made of `source`.
-///
-/// # Safety
-///
-/// `managed` points to a live managed tensor that nobody else has seen; `source` is NULL or a live object.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn exported<M: ManagedTensor>(
-    managed: NonNull<M>,
-    source: *mut ffi::PyObject,
-    way: &'static CStr,
-) {
-    // SAFETY: a live managed tensor, as the caller promises.
-    let Ok((tensor, flags)) = (unsafe { M::read(managed) }) else {
-        return;
-    };
-    // SAFETY: as above.
-    let place = unsafe { M::deleter(managed) };
-    let body = || {
-        // An allocator is called by threads that know nothing of Python (R136).
-        if is_attached() != Some(true) {
-            return;
-        }
-        // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S27).
-        if let Some(number) = unsafe { watch(managed.cast(), place.cast(), delete::<M>) } {
-            // SAFETY: asked above.
-            let py = unsafe { Python::assume_attached() };
-            // SAFETY: NULL or live, as the caller promises.
-            let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-            tell(py, way, number, source.as_ref(), tensor, flags, None);
-        }
-    };
-    guard(body, unraisable);
-}
-
-/// Replaces the deleter of a managed tensor by `delete`, and returns the number of its export; `None` if that was done
-/// before: a table may pass on what another one has exported.
-///
-/// # Safety
-///
-/// `place` is the field of `managed`, and nothing else accesses it during the call.
-unsafe fn watch(
-    managed: NonNull<c_void>,
-    place: *mut Option<Deleter>,
-    delete: Deleter,
-) -> Option<u64> {
-    let address = managed.as_ptr().addr();
-    REPLACED.get_or_init(|| replaced);
-    let mut exports = EXPORTS.lock();
-    let index = exports
-        .binary_search_by_key(&address, |each| each.address)
-        .err()?;
-    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: as the caller promises.
-    let deleter = unsafe { place.replace(Some(delete)) };
-    let exported = Exported {
-        address,
-        deleter,
-        end: End(number),
-    };
-    exports.insert(index, exported);
-    Some(number)
-}
-
-/// The deleter of the maker of a traced export.
-fn replaced(address: usize) -> Option<usize> {
-    let exports = EXPORTS.lock();
-    let index = exports
-        .binary_search_by_key(&address, |each| each.address)
-        .ok()?;
-    Some(exports[index].deleter.map_or(0, |deleter| deleter as usize))
-}
-
-/// The deleter of a traced export: restores that of the maker and calls it.
-///
-/// # Safety
-///
-/// The consumer gives up a managed tensor with this deleter.
-unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut c_void) {
-    let body = || {
-        let Some(tensor) = NonNull::new(managed.cast::<M>()) else {
-            return;
-        };
-        // SAFETY: the consumer calls the deleter of a live tensor.
-        let place: *mut Option<Deleter> = unsafe { M::deleter(tensor) }.cast();
-        let mut exports = EXPORTS.lock();
-        let found = exports.binary_search_by_key(&managed.addr(), |each| each.address);
-        let Ok(index) = found else {
-            return;
-        };
-        let Exported { deleter, end, .. } = exports.remove(index);
-        drop(exports);
-        // SAFETY: the consumer gives the tensor up, so nothing else accesses it.
-        unsafe { place.write(deleter) };
-        if let Some(deleter) = deleter {
-            // SAFETY: the consumer's call, passed on.
-            unsafe { deleter(managed) };
-        }
-        drop(end);
-    };
-    guard(body, unraisable);
 }
 
 /// The address of the first element.
