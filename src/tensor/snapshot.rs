@@ -7,6 +7,7 @@ mod attached;
 mod export;
 mod import;
 mod source;
+mod view;
 mod wrapped;
 
 use std::mem::{forget, replace};
@@ -26,7 +27,7 @@ use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::{Maker, PROTECTED};
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
-use crate::types::{device, dtype, layout};
+use crate::types::{dtype, layout};
 
 pub(crate) use source::{Aliases, Hold, Source};
 
@@ -173,29 +174,6 @@ impl Snapshot {
         }
     }
 
-    /// The same memory with another dtype of the same size.
-    pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
-        self.other(Meta {
-            dtype,
-            ..self.meta()
-        })
-    }
-
-    /// The same tensor, marked as a copy that the producer made on request (torch does not say so, R37).
-    pub(crate) fn copied(self) -> Result<Self, Error> {
-        if self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
-            return Ok(self);
-        }
-        self.flagged(self.meta().flags | DLPACK_FLAG_BITMASK_IS_COPIED)
-    }
-
-    /// The same tensor, with the other devices that it is on.
-    pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
-        let checked = Checked::new(self.meta(), self.shape(), Some(self.strides()))?;
-        let source = Source::Aliased(Box::new((self.clone(), aliases)));
-        Ok(checked.with_usage(source, self.0.value().usage.clone()))
-    }
-
     /// The other devices that the memory is on, if any.
     pub(crate) fn aliases(&self) -> Option<&Aliases> {
         match &self.0.value().source {
@@ -203,64 +181,6 @@ impl Snapshot {
             Source::Snapshot(snapshot) => snapshot.aliases(),
             _ => None,
         }
-    }
-
-    /// The same memory, accessed by another device at the same address; the elements must be ready.
-    pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
-        self.other(Meta {
-            device,
-            ..self.meta()
-        })
-    }
-
-    /// Some of the elements, the first of them `offset` elements after that of `self`.
-    ///
-    /// Its producer knows only the whole on other devices, so a part has no aliases; and it is not solely owned, as
-    /// IS_COPIED would promise (R37).
-    pub(crate) fn part(&self, offset: i64, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
-        let mut meta = self.meta();
-        dtype::known(meta.dtype)?;
-        meta.flags &= !DLPACK_FLAG_BITMASK_IS_COPIED;
-        // Inside of the memory, whose bytes have been checked to fit.
-        let start = i128::from(offset) * i128::from(meta.bits());
-        if start % 8 != 0 && !shape.contains(&0) {
-            return Err(Error::refused(format!(
-                "the elements of {} are packed, and element {offset} does not begin with a byte",
-                dtype::name(meta.dtype)
-            )));
-        }
-        let bytes = (start / 8) as i64;
-        if device::has_addresses(meta.device) {
-            meta.data = meta.data.wrapping_byte_offset(bytes as isize);
-        } else {
-            meta.byte_offset = meta.byte_offset.wrapping_add_signed(bytes);
-        }
-        self.within(meta, shape, strides)
-    }
-
-    /// A tensor in the memory of `self`, as `meta` describes it.
-    pub(crate) fn within(&self, meta: Meta, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
-        let checked = Checked::new(meta, shape, Some(strides))?;
-        let usage = self.0.value().usage.clone();
-        // A part of a part holds the whole alone.
-        let whole = match &self.0.value().source {
-            Source::Part(whole) => whole,
-            _ => self,
-        };
-        Ok(checked.with_usage(Source::Part(whole.clone()), usage))
-    }
-
-    /// Another description of the same elements.
-    fn other(&self, meta: Meta) -> Result<Self, Error> {
-        let checked = Checked::new(meta, self.shape(), Some(self.strides()))?;
-        let usage = self.0.value().usage.clone();
-        Ok(checked.with_usage(Source::Snapshot(self.clone()), usage))
-    }
-
-    /// The same tensor, also used on other streams.
-    pub(crate) fn used(&self, usage: StreamUsage) -> Result<Self, Error> {
-        let checked = Checked::new(self.meta(), self.shape(), Some(self.strides()))?;
-        Ok(checked.with_usage(Source::Snapshot(self.clone()), Some(Arc::new(usage))))
     }
 
     /// The Python objects to which the last reference to this snapshot, if `self` is that, holds one reference each;
@@ -375,23 +295,5 @@ impl Snapshot {
     /// Whether the memory is read-only, or may be.
     pub(crate) fn is_protected(&self) -> bool {
         self.has(PROTECTED)
-    }
-
-    /// The same tensor, read-only.
-    pub(crate) fn readonly(&self) -> Result<Self, Error> {
-        self.flagged(self.meta().flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY)
-    }
-
-    /// The same tensor, writable.
-    pub(crate) fn writable(&self) -> Result<Self, Error> {
-        self.flagged(self.meta().flags & !PROTECTED)
-    }
-
-    /// The same tensor, with these flags.
-    fn flagged(&self, flags: u64) -> Result<Self, Error> {
-        self.other(Meta {
-            flags,
-            ..self.meta()
-        })
     }
 }
