@@ -5,7 +5,7 @@
 //! that were written to 11, 37 and 101 times. What has the same deleter is a struct of the same type (S13).
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -166,7 +166,9 @@ impl Way {
         let behind = |structs: &[Vec<u64>], place: usize, words: usize| -> Option<Vec<Vec<u64>>> {
             let address = |of: &Vec<u64>| of.get(place).copied();
             let pointed = structs.iter().map(address);
-            pointed.map(|at| words_at(&memory, at?, words)).collect()
+            pointed
+                .map(|at| words_at(&memory, at?, words).ok())
+                .collect()
         };
         let counted = |structs: &[Vec<u64>], place: usize| -> Option<usize> {
             let structs = behind(structs, place, COUNTED)?;
@@ -180,7 +182,7 @@ impl Way {
         };
         let words = (samples.first()?.maker.size / WORD).min(MANAGED);
         let outer: Option<Vec<_>> = (samples.iter())
-            .map(|sample| words_at(&memory, sample.maker.context.addr() as u64, words))
+            .map(|sample| words_at(&memory, sample.maker.context.addr() as u64, words).ok())
             .collect();
         let outer = outer?;
         let way = |pointers: &[usize], count: usize| Self {
@@ -227,11 +229,11 @@ impl Way {
     }
 }
 
-/// The first words at `address`, if they can be read.
-fn words_at(mut memory: &File, address: u64, words: usize) -> Option<Vec<u64>> {
+/// The first words at `address`, which the file of this process's memory has.
+pub(super) fn words_at(mut memory: &File, address: u64, words: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; words * 8];
-    memory.seek(SeekFrom::Start(address)).ok()?;
-    memory.read_exact(&mut bytes).ok()?;
+    memory.seek(SeekFrom::Start(address))?;
+    memory.read_exact(&mut bytes)?;
     let (words, _) = bytes.as_chunks();
-    Some(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+    Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }

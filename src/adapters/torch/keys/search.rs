@@ -1,0 +1,201 @@
+//! The search for the words that `keys.rs` reads, once per process.
+//!
+//! torch can print the dispatch key set of any tensor, so [`Layout::find`] searches for the word, and for the others,
+//! among samples:
+//!
+//! ```text
+//! samples      = tensors of many kinds, plain ones in CPU memory and others, with what torch says of each
+//! tensor_impl  = the only word of the Python objects that is `_cdata` in every sample
+//! keys         = the only word of the TensorImpls that is the key set in every sample
+//! number       = the only half word of the TensorImpls that is the number of the dtype in every sample
+//! autograd     = the only word before `keys` that is NULL exactly in samples without autograd state
+//! tangents     = the first of the only two words of the autograd states that are NULL but where a tangent was set
+//! storage      = the only word before `keys` that points to the StorageImpl in every plain sample
+//! base, nbytes = the only words of the StorageImpls that are start and size of the memory in every plain sample
+//! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has
+//! ```
+//!
+//! If any of this fails, dlx asks torch about every tensor. Whether a tensor records gradients is no word: for a view it
+//! depends on the base. torch's own function tells, without the way through Python, if it agrees with every sample.
+
+use std::fs::File;
+
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::{Layout, Records, pointer, word};
+use crate::adapters::versions::words_at;
+
+/// A sample as `dlx._torch` makes it.
+type Made<'py> = (
+    Bound<'py, PyAny>,
+    u64,
+    u16,
+    Option<bool>,
+    bool,
+    bool,
+    Option<(u64, u64, u64)>,
+);
+
+const WORD: usize = size_of::<usize>();
+/// Where the search for the `TensorImpl` starts in a Python object: behind its head.
+const HEAD: usize = size_of::<ffi::PyObject>();
+/// How many words of a struct to search.
+const WORDS: usize = 32;
+
+/// A tensor with its expected values.
+struct Sample<'py> {
+    tensor: Bound<'py, PyAny>,
+    address: u64,
+    words: Vec<u64>,
+    keys: u64,
+    number: u16,
+    has_state: Option<bool>,
+    records: bool,
+    has_tangent: bool,
+    /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
+    storage: Option<(u64, u64, u64)>,
+    storage_words: Vec<u64>,
+}
+
+impl Layout {
+    /// Searches for the words in samples of `class`, which is `torch.Tensor`; `None` if torch lays them out
+    /// differently.
+    pub(crate) fn find(
+        torch: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+    ) -> PyResult<Option<Self>> {
+        let py = torch.py();
+        // Read as a file, unmapped memory is an error and not a fault.
+        let memory = File::open("/proc/self/mem")?;
+        let made = py.import("dlx._torch")?.call_method1("samples", (torch,))?;
+        let mut samples = Vec::new();
+        for sample in made.try_iter()? {
+            let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =
+                sample?.extract()?;
+            let address = tensor.getattr(intern!(py, "_cdata"))?.extract()?;
+            if !tensor.get_type().is(class) {
+                return Ok(None);
+            }
+            samples.push(Sample {
+                tensor,
+                address,
+                words: words_at(&memory, address, WORDS)?,
+                keys,
+                number,
+                has_state,
+                records,
+                has_tangent,
+                storage,
+                storage_words: match storage {
+                    Some((address, ..)) => words_at(&memory, address, WORDS)?,
+                    None => Vec::new(),
+                },
+            });
+        }
+        let size = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
+        // SAFETY: the size of the class of all samples.
+        Ok(unsafe { Self::fitting(&samples, size, &memory) })
+    }
+
+    /// The only layout that fits the samples.
+    ///
+    /// # Safety
+    ///
+    /// The object of each sample has `size` bytes.
+    unsafe fn fitting(samples: &[Sample<'_>], size: usize, memory: &File) -> Option<Self> {
+        let all = |is: &dyn Fn(&Sample<'_>) -> bool| samples.iter().all(is);
+        let holds = |&place: &usize| {
+            all(&|sample| {
+                let object = sample.tensor.as_ptr().cast_const().cast();
+                // SAFETY: the sample holds the object, which has `size` bytes; the word at `place` lies within them.
+                let found = unsafe { word(object, place) };
+                found == sample.address
+            })
+        };
+        let places = (HEAD..size.saturating_sub(WORD - 1)).step_by(WORD);
+        let tensor_impl = only(places.filter(holds))?;
+        let keys = only((0..WORDS).filter(|&at| all(&|of| of.words[at] == of.keys)))?;
+        let has_state =
+            |at| move |of: &Sample<'_>| of.has_state.is_none_or(|has| has == (of.words[at] != 0));
+        let autograd = only((0..keys).filter(|&at| all(&has_state(at))))?;
+        let plain = || samples.iter().filter_map(|of| Some((of, of.storage?)));
+        let storage =
+            only((0..keys).filter(|&at| plain().all(|(of, (is, ..))| of.words[at] == is)))?;
+        let base = only(
+            (0..WORDS).filter(|&at| plain().all(|(of, (_, is, _))| of.storage_words[at] == is)),
+        )?;
+        let nbytes = only(
+            (0..WORDS).filter(|&at| plain().all(|(of, (_, _, is))| of.storage_words[at] == is)),
+        )?;
+        let number =
+            only((0..WORDS * 4).filter(|&at| all(&|of| half(&of.words, at) == of.number)))?;
+        let mut states = Vec::new();
+        for of in samples.iter().filter(|of| of.words[autograd] != 0) {
+            let words = words_at(memory, of.words[autograd], WORDS).ok()?;
+            states.push((of.has_tangent, words));
+        }
+        let shows = |at: usize| states.iter().all(|(has, words)| *has == (words[at] != 0));
+        let tangents = only((0..WORDS - 1).filter(|&at| shows(at) && shows(at + 1)))?;
+        let has_tangents = states.iter().any(|(has, _)| *has);
+        let mut sets: Vec<u64> = plain().map(|(of, _)| of.keys).collect();
+        // Samples of inference mode come last, so equal sets are adjacent.
+        sets.dedup();
+        let lies = |of: &Sample<'_>| of.storage.is_none() && sets.contains(&of.keys);
+        let plain = sets[..].try_into().ok()?;
+        let agrees = |&records: &Records| {
+            let address = |of: &Sample<'_>| pointer(of.address);
+            // SAFETY: the `TensorImpl` of a live tensor, and the function that torch has for it (S8, torch's functions).
+            all(&|of| unsafe { records(address(of)) } == of.records)
+        };
+        (has_tangents && !samples.iter().any(lies)).then(|| Self {
+            tensor_impl,
+            keys: keys * WORD,
+            number: number * 2,
+            autograd: autograd * WORD,
+            tangents: tangents * WORD,
+            storage: storage * WORD,
+            base: base * WORD,
+            nbytes: nbytes * WORD,
+            plain,
+            records: records().filter(agrees),
+        })
+    }
+}
+
+/// torch's function, in the library that is loaded.
+#[cfg(unix)]
+fn records() -> Option<Records> {
+    use std::mem::forget;
+
+    use libloading::os::unix::Library;
+
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: loads nothing, so no initializers run.
+    let library = unsafe { Library::open(Some("libc10.so"), flags) }.ok()?;
+    let name = b"_ZNK3c1010TensorImpl13requires_gradEv\0";
+    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
+    let found = unsafe { library.get::<Records>(name) };
+    let found = found.ok().map(|found| *found);
+    forget(library);
+    found
+}
+
+/// Never found: the search needs `/proc`.
+#[cfg(not(unix))]
+fn records() -> Option<Records> {
+    None
+}
+
+/// The half word at a place of words.
+fn half(words: &[u64], at: usize) -> u16 {
+    let (bytes, from) = (words[at / 4].to_ne_bytes(), at % 4 * 2);
+    u16::from_ne_bytes([bytes[from], bytes[from + 1]])
+}
+
+/// The only item; several would mean an ambiguous search.
+pub(crate) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    items.next().filter(|_| items.next().is_none())
+}
