@@ -1,22 +1,23 @@
-//! Managed tensors: an owning handle for either struct of `dlpack.h`, and construction of dlx's own.
+//! Managed tensors: an owning handle for either struct of `dlpack.h`.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::ptr::{NonNull, copy_nonoverlapping};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
 
+mod export;
 mod flags;
 mod offer;
 
+pub(crate) use export::export;
+use export::{Export, delete};
 use flags::{KNOWN_FLAGS, minor_of, unknown_flags};
 pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond};
 pub(crate) use offer::Offer;
@@ -287,94 +288,6 @@ impl<M: ManagedTensor> Drop for Managed<M> {
             later(|| drop(this));
         }
     }
-}
-
-/// An export: the managed struct and its owner, followed by shape and strides in the same allocation. The struct is
-/// the first field, so its address is that of the allocation (S4, exports).
-#[repr(C)]
-struct Export<M, O> {
-    managed: M,
-    owner: O,
-    ndim: usize,
-}
-
-/// The layout of an [`Export`]'s allocation for `ndim` dimensions.
-#[inline(always)]
-fn layout<M, O>(ndim: usize) -> Layout {
-    const { assert!(size_of::<Export<M, O>>().is_multiple_of(align_of::<i64>())) };
-    let size = size_of::<Export<M, O>>() + size_of::<i64>() * 2 * ndim;
-    // SAFETY: the alignment is that of a Rust type; no address space has so many dimensions that the size overflows.
-    unsafe { Layout::from_size_align_unchecked(size, align_of::<Export<M, O>>()) }
-}
-
-/// A new managed tensor over the memory of `tensor`, with copies of `shape` and `strides`.
-///
-/// `owner` keeps the memory alive; the deleter drops it, on any thread.
-///
-/// # Errors
-///
-/// `OutOfMemory`; `owner` is then dropped.
-pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
-    tensor: DLTensor,
-    shape: &[i64],
-    strides: &[i64],
-    flags: u64,
-    owner: O,
-) -> Result<Managed<M>, Error> {
-    let start = place(tensor, shape, strides, flags, owner, delete::<M, O>)?;
-    // SAFETY: the struct is complete, and `delete` frees it (S4).
-    Ok(unsafe { Managed::from_raw(start.cast()) })
-}
-
-/// A complete [`Export`] in its own allocation, to be freed by `deleter`.
-fn place<M: ManagedTensor, O>(
-    mut tensor: DLTensor,
-    shape: &[i64],
-    strides: &[i64],
-    flags: u64,
-    owner: O,
-    deleter: unsafe extern "C" fn(*mut M),
-) -> Result<NonNull<Export<M, O>>, Error> {
-    let ndim = shape.len().min(strides.len());
-    let layout = layout::<M, O>(ndim);
-    // SAFETY: the size is not zero, since it includes the struct.
-    let block = unsafe { System.alloc(layout) };
-    let Some(start) = NonNull::new(block.cast::<Export<M, O>>()) else {
-        return Err(Error::OutOfMemory(layout.size()));
-    };
-    // SAFETY: the dimensions follow the struct in the same allocation.
-    tensor.shape = unsafe { start.add(1) }.cast().as_ptr();
-    // SAFETY: the allocation has room for `2 * ndim` values; the strides are the second half.
-    tensor.strides = unsafe { tensor.shape.add(ndim) };
-    // SAFETY: both sides have `ndim` values, and the allocation is new.
-    unsafe { copy_nonoverlapping(shape.as_ptr(), tensor.shape, ndim) };
-    // SAFETY: as for the shape.
-    unsafe { copy_nonoverlapping(strides.as_ptr(), tensor.strides, ndim) };
-    let export = Export {
-        // The deleter does not need the context, but Paddle skips the deleter if it is NULL.
-        managed: M::assemble(tensor, flags, block.cast(), deleter),
-        owner,
-        ndim,
-    };
-    // SAFETY: the allocation has the layout of this struct and is not shared yet.
-    unsafe { start.write(export) };
-    Ok(start)
-}
-
-/// The deleter of every export: drops the owner and frees the allocation.
-unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
-    let block = managed.cast::<Export<M, O>>();
-    guard(
-        || {
-            // SAFETY: only `export` installs this deleter, on the start of such an allocation, and its caller gives
-            // the tensor up (S4). It reads no field that a consumer may write.
-            let Export { owner, ndim, .. } = unsafe { block.read() };
-            // SAFETY: allocated by `place` with this same layout.
-            unsafe { System.dealloc(block.cast(), layout::<M, O>(ndim)) };
-            drop(owner);
-        },
-        unraisable,
-    );
 }
 
 #[cfg(test)]

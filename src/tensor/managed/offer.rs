@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Export, layout, place};
+use super::export::{Export, layout, place};
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::types::error::Error;

@@ -10,7 +10,11 @@
 //! behind the lock of `fork.rs`, and counters and flags that are set once.
 
 #![no_std]
-#![allow(dead_code, reason = "of the included files, only a part is modelled")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "of the included files, only a part is modelled"
+)]
 
 extern crate self as libc;
 extern crate self as pyo3;
@@ -33,7 +37,6 @@ mod abi;
 
 #[path = "../../../src/cpython"]
 mod cpython {
-    pub(crate) use crate::prelude;
     pub(crate) use crate::stubs::{boundary, depth, interpreter};
     pub(crate) mod fork;
     pub(crate) mod type_map;
