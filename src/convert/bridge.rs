@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+mod kind;
+
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,46 +18,13 @@ use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::lookup::is_subtype;
-use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::import::view::lend_unordered;
 use crate::types::error::is_urgent;
 use crate::types::{device, dtype};
 
-/// A map from the types that a function meets to values. Types that find no slot are asked each time.
-#[pyclass(frozen, module = "dlx._core")]
-pub(crate) struct Types(TypeMap<Known, 32>);
-
-/// A value, and the kind that it may be.
-struct Known(Py<PyAny>, Option<Py<Kind>>);
-
-#[pymethods]
-impl Types {
-    #[new]
-    fn new() -> Self {
-        Self(TypeMap::new())
-    }
-
-    /// The value for ``cls``, or None.
-    fn get(&self, cls: &Bound<'_, PyType>) -> Option<Py<PyAny>> {
-        Some(self.0.get(cls.as_type_ptr())?.0.clone_ref(cls.py()))
-    }
-
-    /// Add a value for ``cls``, if it has none and a slot is free.
-    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) {
-        let kind = value.cast::<Kind>().ok().map(|kind| kind.clone().unbind());
-        self.0.add(cls, Known(value.clone().unbind(), kind));
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (class, Known(value, kind)) in self.0.entries() {
-            visit.call(class)?;
-            visit.call(value)?;
-            visit.call(kind)?;
-        }
-        Ok(())
-    }
-}
+use kind::Known;
+pub(crate) use kind::{Kind, Types};
 
 /// Return the address, shape, strides (in elements), dtype and device of a tensor of any library.
 #[pyfunction]
@@ -74,49 +43,13 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
         .into_pyobject(py)
 }
 
-/// A tensor type ``to`` that arguments or results are converted to.
-///
-/// ``known`` has the exact types of tensors: what is no instance of ``to``, whose bases may change, is converted.
-/// ``default`` is the ``__dlx_like__`` of `ExchangeMixin`, if ``to`` is such a class.
-#[pyclass(frozen, subclass, module = "dlx._core")]
-pub(crate) struct Kind {
-    #[pyo3(get)]
-    to: Py<PyType>,
-    #[pyo3(get)]
-    known: Py<Types>,
-    default: Option<Py<PyAny>>,
-}
-
-#[pymethods]
-impl Kind {
-    #[new]
-    fn new(to: Py<PyType>, known: Py<Types>, default: Option<Py<PyAny>>) -> Self {
-        Self { to, known, default }
-    }
-
-    /// Whether the class of ``x`` now has a ``__dlx_like__`` of its own, so that results are made like ``x``.
-    #[inline(always)]
-    fn likes(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let Some(default) = &self.default else {
-            return Ok(false);
-        };
-        let hook = x.get_type().getattr(intern!(x.py(), "__dlx_like__"))?;
-        Ok(!hook.is(default))
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.to)?;
-        visit.call(&self.default)?;
-        visit.call(&self.known)
-    }
-}
-
 /// A bridged function.
 ///
 /// Arguments are converted to ``to``. ``seen`` maps the exact type of an argument to the `Kind` that results become,
 /// unless ``result`` names one. The first ``receivers`` positional arguments are left alone, and ``out`` is the
 /// position of the argument that is written in place. ``how`` is the pair of ``detach``, with which tensors that record
-/// gradients are detached before they are converted, and ``share_readonly``. ``arguments`` has the methods of the slow path. The object has the attributes in ``attributes``.
+/// gradients are detached before they are converted, and ``share_readonly``. ``arguments`` has the methods of the slow
+/// path. The object has the attributes in ``attributes``.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Bridged {
     entry: Entry,
