@@ -10,14 +10,9 @@ use crate::types::error::Error;
 impl Snapshot {
     /// Offers a new managed tensor to a peer.
     pub(crate) fn offer(&self, fresh: bool) -> Result<Offer<Self>, Error> {
+        let (tensor, flags) = (*self.dl_tensor(), self.flags(fresh));
         let (shape, strides) = (self.shape(), self.strides());
-        Offer::new(
-            *self.dl_tensor(),
-            shape,
-            strides,
-            self.flags(fresh),
-            self.clone(),
-        )
+        Offer::new(tensor, shape, strides, flags, self.clone())
     }
 
     /// The flags of an export; `fresh` if nothing else uses the memory.
@@ -34,13 +29,8 @@ impl Snapshot {
     /// IS_COPIED means that the consumer is the only owner, so it is set only for memory made for this export: `fresh`
     /// (R37, R38).
     pub(crate) fn export<M: ManagedTensor>(&self, fresh: bool) -> Result<Managed<M>, Error> {
+        let (tensor, flags) = (*self.dl_tensor(), self.flags(fresh));
         let (shape, strides) = (self.shape(), self.strides());
-        managed::export(
-            *self.dl_tensor(),
-            shape,
-            strides,
-            self.flags(fresh),
-            self.clone(),
-        )
+        managed::export(tensor, shape, strides, flags, self.clone())
     }
 }

@@ -1,0 +1,163 @@
+//! NumPy's classes: which objects are arrays, and which of these dlx reads from their struct.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+
+use super::proof;
+use crate::cpython::call::attribute;
+use crate::cpython::lookup::{is_in_type, is_method_of_class, is_subtype, static_base};
+use crate::types::error::Error;
+
+/// `numpy.ndarray`, whose C code made it, once an array was seen.
+static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// The same class, once its layout is proven (S9, NumPy's layout).
+pub(super) static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Whether dlx reads objects of the type of `x` from their struct; does not import NumPy.
+///
+/// That includes subclasses, unless they override the protocol.
+///
+/// # Errors
+///
+/// `BufferError` for arrays of which elements are masked: their memory does not show that.
+#[inline(always)]
+pub(crate) fn is_native(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = x.get_type();
+    match array_class(&class)? {
+        Some(ndarray) => is_read_here(x, &class, ndarray),
+        None => Ok(false),
+    }
+}
+
+fn is_read_here(
+    x: &Bound<'_, PyAny>,
+    class: &Bound<'_, PyType>,
+    ndarray: &Bound<'_, PyType>,
+) -> PyResult<bool> {
+    let py = x.py();
+    if class.is(ndarray) {
+        return Ok(is_proven(py, ndarray));
+    }
+    for method in [intern!(py, "__dlpack__"), intern!(py, "__dlpack_device__")] {
+        if !class.getattr(method)?.is(&ndarray.getattr(method)?) {
+            return Ok(false);
+        }
+    }
+    match is_method_of_class(x, intern!(py, "__dlpack__"))? {
+        Some(true) => {}
+        Some(false) => return Ok(false),
+        None => return Err(Error::refused(HIDES).into()),
+    }
+    if is_masked(x)? {
+        let message = "the NumPy array has masked elements, which DLPack cannot represent; pass x.filled(value)";
+        return Err(Error::refused(message).into());
+    }
+    Ok(is_proven(py, ndarray))
+}
+
+/// Whether an array says that some of its elements are not valid, as those of `numpy.ma` and astropy do.
+fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = x.py();
+    let name = intern!(py, "mask");
+    let Some(mask) = attribute(x, name)? else {
+        // A class that has one and does not show it may hide elements.
+        return Ok(is_in_type(x.get_type_ptr(), name) == Some(true));
+    };
+    let any = match attribute(&mask, intern!(py, "any"))? {
+        Some(any) => any.call0().and_then(|any| any.is_truthy()),
+        // A method of this name is no mask.
+        None if mask.is_callable() => return Ok(false),
+        None => mask.is_truthy(),
+    };
+    match any {
+        // What cannot say it may be.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(true),
+        any => any,
+    }
+}
+
+const HIDES: &str =
+    "the array, of a subclass of numpy.ndarray, hides its __dlpack__; pass x.view(numpy.ndarray)";
+
+/// Whether `x` is of the array class itself, whose layout is proven.
+pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
+    NDARRAY
+        .get(x.py())
+        .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
+}
+
+/// Whether `to` is the array class itself, whose layout is proven.
+pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
+    NDARRAY.get(to.py()).is_some_and(|ndarray| ndarray.is(to))
+}
+
+/// Whether `class` is the array class or a subclass, and the layout is proven.
+pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let ndarray = array_class(class)?;
+    Ok(ndarray.is_some_and(|ndarray| is_proven(class.py(), ndarray)))
+}
+
+/// Whether objects of `class` are arrays, read here or not.
+pub(crate) fn has_arrays(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(array_class(class)?.is_some())
+}
+
+/// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.
+pub(crate) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = x.get_type();
+    if is_in_type(class.as_type_ptr(), intern!(x.py(), "__array_interface__")) == Some(false) {
+        return Ok(false);
+    }
+    let is = |name| Ok::<_, PyErr>(static_base(&class, "numpy", name)?.is_some());
+    Ok(is("datetime64")? || is("timedelta64")?)
+}
+
+/// `numpy.ndarray`, if `class` is it or a subclass.
+#[inline(always)]
+fn array_class<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    base(
+        &ARRAY,
+        class,
+        intern!(class.py(), "__array_finalize__"),
+        "ndarray",
+    )
+}
+
+/// NumPy's class `name`, if `class` is it or a subclass; all of these have an `attribute`. Kept `known` from the first on.
+#[inline(always)]
+pub(super) fn base<'py>(
+    known: &'static PyOnceLock<Py<PyType>>,
+    class: &Bound<'py, PyType>,
+    attribute: &Bound<'py, PyString>,
+    name: &str,
+) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    let py = class.py();
+    if known.get(py).is_none()
+        && is_in_type(class.as_type_ptr(), attribute) != Some(false)
+        && let Some(base) = static_base(class, "numpy", name)?
+    {
+        known.get_or_init(py, || base.unbind());
+    }
+    let base = known.get(py).map(|base| base.bind(py));
+    Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
+}
+
+/// Whether arrays have the layout of [`PyArrayObject`].
+#[inline(always)]
+fn is_proven(py: Python<'_>, ndarray: &Bound<'_, PyType>) -> bool {
+    NDARRAY.get(py).is_some() || prove(ndarray)
+}
+
+#[inline(never)]
+fn prove(ndarray: &Bound<'_, PyType>) -> bool {
+    let is_proven = proof::is_as_expected(ndarray).unwrap_or(false);
+    if is_proven {
+        NDARRAY.get_or_init(ndarray.py(), || ndarray.clone().unbind());
+    }
+    is_proven
+}
