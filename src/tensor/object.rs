@@ -14,17 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
 use crate::abi::DLDevice;
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::derived;
-use crate::cpython::head;
 use crate::cpython::interpreter::Quiet;
 use crate::cpython::symbol::symbol;
+use crate::cpython::{derived, head};
 use crate::tensor::snapshot::Snapshot;
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
@@ -248,9 +246,8 @@ fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
         free as *mut c_void,
     ];
     let class = subclass(&base, functions, ffi::Py_TPFLAGS_BASETYPE as _)?;
-    let init_subclass = intern!(py, "__init_subclass__");
-    class.setattr(init_subclass, wrap_pyfunction!(__init_subclass__, py)?)?;
-    share(&class);
+    let init_subclass = wrap_pyfunction!(__init_subclass__, py)?;
+    class.setattr("__init_subclass__", init_subclass)?;
     Ok(class)
 }
 
@@ -268,8 +265,8 @@ pub(super) fn subclass<'py>(
     let flags = flags | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
     // SAFETY: each slot has a function of its type, as both callers pass them.
     let class = unsafe { derived::class(base, c"dlx.Tensor", flags, &slots) }?;
-    let doc = intern!(base.py(), "__doc__");
-    class.setattr(doc, base.getattr(doc)?)?;
+    class.setattr("__doc__", base.getattr("__doc__")?)?;
+    share(&class);
     Ok(class)
 }
 
@@ -335,7 +332,7 @@ unsafe extern "C" fn traverse(_: *mut ffi::PyObject, _: ffi::visitproc, _: *mut 
 
 /// Makes the class immortal on free-threaded builds. It lives as long as the process, and every tensor holds a
 /// reference to it; threads contending for that count would cost as much as a GIL.
-pub(super) fn share(class: &Bound<'_, PyType>) {
+fn share(class: &Bound<'_, PyType>) {
     if !head::is_free_threaded() {
         return;
     }

@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::{Body, Tensor, end, share, subclass};
+use super::{Body, Tensor, end, subclass};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::tensor::snapshot::Snapshot;
 
@@ -63,9 +63,7 @@ pub(super) fn derive<'py>(plain: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyT
         traverse as *mut c_void,
         free as *mut c_void,
     ];
-    let class = subclass(plain, functions, ffi::Py_TPFLAGS_HAVE_GC)?;
-    share(&class);
-    Ok(class)
+    subclass(plain, functions, ffi::Py_TPFLAGS_HAVE_GC)
 }
 
 /// `tp_dealloc` of the class, like that of its base.
