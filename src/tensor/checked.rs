@@ -1,13 +1,17 @@
 //! Checks of a tensor's fields: descriptions that are valid in DLPack 1.3.
 
+mod shape;
+
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
-use std::slice;
 
 use crate::abi::*;
 use crate::tensor::managed::{self, ManagedVersioned, Offer};
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
+
+use shape::too_many_dimensions;
+pub(crate) use shape::{Dimensions, dimensions, dimensions_at, extents};
 
 /// A tensor's memory and element type: everything but its shape.
 #[derive(Clone, Copy)]
@@ -65,11 +69,10 @@ impl Meta {
 
     /// Bits of one element in memory.
     pub(crate) fn bits(&self) -> u32 {
-        match dtype::bits(self.dtype) {
-            bits if self.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0 => {
-                bits.next_multiple_of(8)
-            }
-            bits => bits,
+        let bits = dtype::bits(self.dtype);
+        match self.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED {
+            0 => bits,
+            _ => bits.next_multiple_of(8),
         }
     }
 
@@ -228,73 +231,6 @@ fn no_data(size: i64) -> Error {
     ))
 }
 
-/// Shape, and strides if given.
-pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
-
-/// The dimensions of `tensor` (R88 to R91).
-///
-/// # Safety
-///
-/// `shape` and `strides`, if not NULL, point to `ndim` values that stay valid and unchanged while the slices are used.
-#[inline(always)]
-pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
-    // SAFETY: the caller guarantees the pointers.
-    unsafe { dimensions_at(tensor.shape, tensor.strides, tensor.ndim) }
-}
-
-/// As [`dimensions`], of any struct.
-///
-/// # Safety
-///
-/// As for [`dimensions`].
-#[inline(always)]
-pub(crate) unsafe fn dimensions_at<'a>(
-    shape: *const i64,
-    strides: *const i64,
-    ndim: i32,
-) -> Result<Dimensions<'a>, Error> {
-    // SAFETY: the caller guarantees the pointer.
-    let shape = unsafe { extents(shape, ndim) }?;
-    if strides.is_null() {
-        return Ok((shape, None));
-    }
-    // SAFETY: as for the shape; `ndim` was checked with it.
-    let strides = unsafe { slice::from_raw_parts(strides, shape.len()) };
-    Ok((shape, Some(strides)))
-}
-
-/// The shape of a `DLTensor` (R88).
-///
-/// # Safety
-///
-/// `shape`, if not NULL, points to `ndim` values that stay valid and unchanged for `'a`.
-#[inline(always)]
-pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i64], Error> {
-    match usize::try_from(ndim) {
-        Ok(0) => Ok(&[]),
-        Ok(ndim) if ndim > layout::MAX_NDIM => Err(too_many_dimensions(ndim)),
-        Ok(_) if shape.is_null() => Err(bad_ndim("shape is NULL, but ", ndim)),
-        // SAFETY: not NULL, so it points to `ndim` values, as the caller guarantees.
-        Ok(ndim) => Ok(unsafe { slice::from_raw_parts(shape, ndim) }),
-        Err(_) => Err(bad_ndim("", ndim)),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn bad_ndim(what: &str, ndim: i32) -> Error {
-    Error::refused(format!("{what}ndim is {ndim}"))
-}
-
-#[cold]
-#[inline(never)]
-fn too_many_dimensions(ndim: usize) -> Error {
-    Error::refused(format!(
-        "the tensor has {ndim} dimensions; expected at most {}",
-        layout::MAX_NDIM
-    ))
-}
-
 /// Checks the fields of `managed`. Also returns whether an export of its snapshot would have the same fields, so that
 /// it can be passed on unchanged.
 #[inline(always)]
@@ -331,9 +267,8 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
     // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
     // deleted (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
-    let flags = managed.versioned(checked.meta.flags);
-    let meta = checked.meta;
+    let meta = Checked::new(Meta::of(tensor, flags)?, shape, strides)?.meta;
+    let flags = managed.versioned(meta.flags);
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
         let strides = &mut compact[..shape.len()];
@@ -342,13 +277,7 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
         }
         strides
     });
-    let tensor = DLTensor {
-        data: meta.data,
-        device: meta.device,
-        byte_offset: meta.byte_offset,
-        ..*tensor
-    };
-    managed::export(tensor, shape, strides, flags, managed)
+    managed::export(meta.tensor(shape.len()), shape, strides, flags, managed)
 }
 
 /// Checks a tensor; returns whether an export of its snapshot would have the same fields.
