@@ -237,16 +237,14 @@ impl Input<'_> {
         why: &str,
     ) -> PyResult<Input<'py>> {
         let py = x.py();
-        let is_forgotten = why == FORGETS;
-        let why = || format!("{} {why}", target.name());
+        let reason = format!("{} {why}", target.name());
         if asked.copy == Some(false) {
-            let why = why();
-            let share = match is_forgotten {
+            let share = match why == FORGETS {
                 true => "share_readonly=True to share it all the same, or ",
                 false => "",
             };
             let message =
-                format!("copy=False, but {why}; pass {share}copy=True for a compact copy");
+                format!("copy=False, but {reason}; pass {share}copy=True for a compact copy");
             return Err(copy_refused(py, message));
         }
         let here = snapshot.meta().device;
@@ -254,10 +252,10 @@ impl Input<'_> {
             if is_urgent(py, &error) {
                 return error;
             }
-            let message = format!("{}: {error}", why());
+            let message = format!("{reason}: {error}");
             caused(py, PyBufferError::new_err(message), error)
         })?;
-        log(x, &copied, &why())?;
+        log(x, &copied, &reason)?;
         Input::holding(py, copied, true)
     }
 }
@@ -275,10 +273,8 @@ fn log(x: &Bound<'_, PyAny>, copied: &Snapshot, why: &str) -> PyResult<()> {
         Ok::<_, PyErr>(logger.unbind())
     })?;
     let logger = logger.bind(py);
-    if logger
-        .call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?
-        .is_truthy()?
-    {
+    let is_enabled = logger.call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?;
+    if is_enabled.is_truthy()? {
         let from = type_name(&x.get_type());
         let text = "%d bytes of %s are copied: %s";
         logger.call_method1(intern!(py, "debug"), (text, copied.nbytes(), from, why))?;
@@ -337,9 +333,7 @@ pub(super) fn to_function<'py>(
     };
     if let Some(why) = why {
         let copied = Input::copied(x, asked, &snapshot, On::Current, target, &why)?;
-        tensor = copied.into_tensor(py)?;
-        snapshot = tensor.get().snapshot()?.clone();
-        made = call_with(function, &[tensor.as_any()]);
+        made = call_with(function, &[copied.into_tensor(py)?.as_any()]);
     }
     let made = given.accepted(made, target)?;
     let look = importer.look(&made);
