@@ -147,7 +147,7 @@ pub(super) fn base<'py>(
     Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
 }
 
-/// Whether arrays have the layout of [`PyArrayObject`].
+/// Whether arrays have the layout of [`super::PyArrayObject`].
 #[inline(always)]
 fn is_proven(py: Python<'_>, ndarray: &Bound<'_, PyType>) -> bool {
     NDARRAY.get(py).is_some() || prove(ndarray)
