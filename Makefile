@@ -261,6 +261,7 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY = 1
 ci-long: export FUZZ_SECONDS = 60
+ci-long: export FUZZ_ROUNDS = 16
 ci-long: gate
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
 	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-libraries ci-oldest fuzz-rust

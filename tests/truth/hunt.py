@@ -31,6 +31,8 @@ def hunt(bug: str) -> dict[str, Any]:
     options = parsed(
         [
             f"--seconds={SECONDS}",
+            # Fewer than a worker has time for: every machine draws the same ones.
+            "--programs=500",
             "--first",
             "--quiet",
             f"--libraries={BUGS[bug].library}",

@@ -164,9 +164,9 @@ _READING = dlx.launcher(taken, give="tensor", contiguous=False)
 _WRITING = dlx.launcher(taken, give="tensor", contiguous=False, out=0)
 
 
-def launched(x: Any, writes: int | None = None) -> Any:
+def launched(x: Any, out: int | None = None) -> Any:
     """Return what a kernel gets that is launched on ``x``, or that writes to it."""
-    return (_READING if writes is None else _WRITING)(x)
+    return (_READING if out is None else _WRITING)(x)
 
 
 def namespace() -> dict[str, Any]:

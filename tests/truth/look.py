@@ -42,6 +42,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     # JAX for 4-bit integers and inside a transform, and Paddle for a cleared tensor.
     (RuntimeError, "has no DLPack equivalent"),
     (RuntimeError, "Tensor (holds no memory|not initialized yet)"),
+    (RuntimeError, "^Unsupported Paddle device type Place.undefined"),
     (TypeError, "^Abstract tracer value"),
     # pyarrow's own `__dlpack__`, whose message names the type.
     (TypeError, "DLPack"),

@@ -10,6 +10,7 @@ import argparse
 import gc
 import itertools
 import json
+import math
 import os
 import random
 import sys
@@ -43,6 +44,9 @@ SLOW = ("func.", "fake_mode", "two_tensor", "dual(", "nested.", "distributed(")
 
 SLICES = 5.0, 30.0
 """Seconds that a worker runs before another replaces it: minimum and maximum."""
+
+PROGRAMS = 100
+"""Programs of a worker in a run of rounds, which is the same on every machine."""
 
 
 def kind_of(wrong: str) -> str:
@@ -87,9 +91,12 @@ class Run:
         self.options = options
         self.end = 0.0
         self.slice = min(max(SLICES[0], options.seconds / 20), SLICES[1])
+        if options.rounds:
+            options.seconds = self.slice = math.inf
+            options.programs = options.programs or PROGRAMS
         names = set((options.only or ",".join(MODULES)).split(","))
         names -= set(options.without.split(","))
-        self.modules = load(names, slow=options.seconds > QUICK)
+        self.modules = load(names, slow=not options.rounds and options.seconds > QUICK)
         wanted = options.libraries.split(",") if options.libraries else [*LIBRARIES]
         self.libraries = [
             name
@@ -108,7 +115,8 @@ class Run:
     def chunks(self) -> Iterator[Chunk]:
         """Yield chunks without end; the same ones for the same seed."""
         seed = self.options.seed
-        for number in itertools.count():
+        rounds = self.options.rounds
+        for number in range(rounds) if rounds else itertools.count():
             r = random.Random(f"{seed}/{number}")
             for name in self.libraries:
                 yield Chunk(
@@ -116,19 +124,22 @@ class Run:
                     f"{seed}/{name}/{number}",
                     before=tuple(self.options.before) or before(r, name),
                     hypothesis=number % 4 == 3,
+                    count=self.options.programs or Chunk.count,
                 )
 
     def run(self) -> None:
-        """Run until the time is up, which starts here."""
+        """Run all rounds, or until the time is up, which starts here."""
         self.end = time.time() + self.options.seconds
         chunks = self.chunks()
         running: list[tuple[Child, Chunk]] = []
         while True:
             left = self.end - time.time()
             while (
-                left > 1 and len(running) < self.options.jobs and not self.is_enough()
+                left > 1
+                and len(running) < self.options.jobs
+                and not self.is_enough()
+                and (chunk := next(chunks, None)) is not None
             ):
-                chunk = next(chunks)
                 chunk.until = time.time() + min(self.slice, left - 1)
                 running.append((start(chunk), chunk))
             if not running:
@@ -160,10 +171,11 @@ class Run:
         if outcome.wrong:
             self.look_closer(chunk, outcome)
         left = chunk.until - time.time()
-        if left < 1 or chunk.hypothesis or self.is_enough():
-            return None
         rest = Chunk(**vars(chunk))
         rest.first += max(outcome.programs, 1)
+        rest.count -= max(outcome.programs, 1)
+        if left < 1 or rest.count < 1 or chunk.hypothesis or self.is_enough():
+            return None
         return rest
 
     def look_closer(self, chunk: Chunk, outcome: Outcome) -> None:
@@ -242,6 +254,9 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--seconds", type=float, default=float(known("FUZZ_SECONDS", 60)))
+    rounds = int(known("FUZZ_ROUNDS", 0))
+    add("--rounds", type=int, default=rounds, help="of all libraries, without a limit")
+    add("--programs", type=int, default=0, help="of a worker, before another begins")
     add("--seed", default=known("SEED", "1"))
     add("--libraries", default=known("LIBRARIES", ""))
     add("--only", default="", help="what to import, as programs call it")

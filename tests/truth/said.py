@@ -98,8 +98,11 @@ def is_masked(x: Any) -> bool:
 
     NumPy's own classes, those of NumPy's modules after a reload, astropy's, and others.
     """
+    mask = getattr(x, "mask", False)
+    if mask is None:  # which astropy's classes never mean
+        return hasattr(type(x), "unmasked")
     # A mask of a struct has a field for each of its fields.
-    return any(np.asarray(getattr(x, "mask", False)).tobytes())
+    return any(np.asarray(mask).tobytes())
 
 
 def of_numpy(x: Any) -> Said | None:

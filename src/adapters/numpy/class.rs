@@ -68,6 +68,10 @@ fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         // A class that has one and does not show it may hide elements.
         return Ok(is_in_type(x.get_type_ptr(), name) == Some(true));
     };
+    if mask.is_none() {
+        // Instances of astropy's classes lose theirs in a view as another class.
+        return Ok(is_in_type(x.get_type_ptr(), intern!(py, "unmasked")) == Some(true));
+    }
     let any = match attribute(&mask, intern!(py, "any"))? {
         Some(any) => any.call0().and_then(|any| any.is_truthy()),
         // A method of this name is no mask.

@@ -94,6 +94,17 @@ def test_the_masks_of_astropy_are_seen() -> None:
     assert dlx.convert(masked([1.0, 2.0], mask=False), np.ndarray).tolist() == [1, 2]
 
 
+def test_an_array_of_astropy_that_has_lost_its_mask_is_refused() -> None:
+    """R63: which elements were masked, nobody knows."""
+    requires("astropy")
+    masked = requires("astropy.utils.masked").Masked
+    x = masked([[1, 2]], mask=[[False, True]]).view(np.matrix)
+    assert x.mask is None
+    with pytest.raises(BufferError, match="masked elements"):
+        dlx.from_dlpack(x)
+    assert dlx.convert(np.asarray(x), np.ndarray).tolist() == [[1, 2]]
+
+
 GAMES = {
     "reloaded": """if True:
         importlib.reload(np.ma.core)
