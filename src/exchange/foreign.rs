@@ -162,7 +162,7 @@ impl Table {
         }
     }
 
-    /// The view that the table lends of `object`; `None` if it lends none (R122).
+    /// The view that the table lends of `object`, written into `room`; `None` if it lends none (R122).
     ///
     /// # Errors
     ///
@@ -171,13 +171,13 @@ impl Table {
     pub(crate) fn view<'a, 'py>(
         &self,
         object: &'a Bound<'py, PyAny>,
+        room: &'a mut MaybeUninit<DLTensor>,
     ) -> PyResult<Option<View<'a, 'py>>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
         };
-        let mut out = MaybeUninit::uninit();
-        // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
-        let code = unsafe { borrow(object.as_ptr().cast(), out.as_mut_ptr()) };
+        // SAFETY: the table was found on the type of `object`, the thread is attached, and `room` is a `DLTensor`'s.
+        let code = unsafe { borrow(object.as_ptr().cast(), room.as_mut_ptr()) };
         if code != 0 {
             return Err(failed(&object.get_type(), BORROW));
         }
@@ -185,8 +185,8 @@ impl Table {
         if !unsafe { ffi::PyErr_Occurred() }.is_null() {
             return Err(broken(&object.get_type(), BORROW, EXCEPTION_SET));
         }
-        // SAFETY: a table that succeeds has filled `out` (R123).
-        let tensor = unsafe { out.assume_init() };
+        // SAFETY: a table that succeeds has filled it (R123).
+        let tensor = unsafe { room.assume_init_ref() };
         Ok(Some(View::new(object, tensor)))
     }
 }

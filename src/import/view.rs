@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::mem::MaybeUninit;
+
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
@@ -53,11 +55,14 @@ fn from_table(
     kind: Option<&TorchClass>,
 ) -> PyResult<(DLTensor, Option<WorkStream>)> {
     let may_be_fast = kind.is_some_and(TorchClass::is_plain);
-    let Some(view) = (table.view(x)).map_err(|error| torch::explain(kind, x, error))? else {
-        return Err(lends_nothing(x));
+    let mut room = MaybeUninit::uninit();
+    let view = table.view(x, &mut room);
+    let tensor = match view.map(|view| view.map(|view| view.tensor(may_be_fast))) {
+        Ok(Some(Ok(tensor))) => tensor,
+        Ok(Some(Err(error))) => return Err(torch::explain(kind, x, error.into())),
+        Ok(None) => return Err(lends_nothing(x)),
+        Err(error) => return Err(torch::explain(kind, x, error)),
     };
-    let tensor = view.tensor(may_be_fast);
-    let tensor = tensor.map_err(|error| torch::explain(kind, x, error.into()))?;
     if let Some(kind) = kind {
         kind.check_borrow(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
@@ -115,10 +120,23 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> Option<Meta> {
     let (table, Some(kind)) = cache::table(x)? else {
         return None;
     };
-    // `lend` gets the error again.
-    let view = table.view(x).map_err(unseen).ok()??;
-    let (meta, last) = view.row_major()?;
-    kind.check_borrow(x, meta.dtype).map_err(unseen).ok()?;
+    let mut room = MaybeUninit::uninit();
+    let mut ask = || {
+        let view = table.view(x, &mut room)?;
+        let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
+            return Ok(None);
+        };
+        kind.check_borrow(x, meta.dtype)?;
+        Ok(Some((meta, last)))
+    };
+    let (meta, last) = match ask() {
+        Ok(asked) => asked?,
+        Err(error) => {
+            // `lend` gets it again.
+            unseen(error);
+            return None;
+        }
+    };
     kind.holds_view(x, &meta, last).then_some(meta)
 }
 
@@ -129,12 +147,12 @@ fn of_table(
     table: &Table,
     kind: Option<&TorchClass>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
+    let mut room = MaybeUninit::uninit();
     // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
     let lent = match kind {
-        Some(kind) if kind.is_plain() => {
-            let view = table.view(x).transpose();
-            match view.map(|view| view?.fast_snapshot()).transpose() {
-                Ok(Some((snapshot, Some(last)))) => {
+        Some(kind) if kind.is_plain() => match table.view(x, &mut room) {
+            Ok(Some(view)) => match view.fast_snapshot() {
+                Ok((snapshot, Some(last))) => {
                     let meta = snapshot.meta();
                     // First: it may run code that changes the tensor.
                     kind.check_borrow(x, meta.dtype)?;
@@ -143,9 +161,12 @@ fn of_table(
                     }
                     Ok(Some(snapshot))
                 }
-                other => other.map(|lent| Some(lent?.0)),
-            }
-        }
+                Ok((snapshot, None)) => Ok(Some(snapshot)),
+                Err(error) => Err(error),
+            },
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        },
         Some(_) => held(x, table),
         None => Ok(None),
     };
@@ -194,7 +215,8 @@ fn slow(
 
 /// A snapshot of the view that the table lends.
 fn held(x: &Bound<'_, PyAny>, table: &Table) -> PyResult<Option<Snapshot>> {
-    let view = table.view(x)?;
+    let mut room = MaybeUninit::uninit();
+    let view = table.view(x, &mut room)?;
     view.map(|view| view.snapshot()).transpose()
 }
 

@@ -35,7 +35,9 @@ def version(x: Any) -> int | None:
     x = innermost(x)
     if is_torch(x):
         return version_of(x)
-    return int(x.inplace_version) if package_of(x) == "paddle" else None
+    if package_of(x) != "paddle" or not x._is_initialized():
+        return None  # Paddle ends the process where there is no memory
+    return int(x.inplace_version)
 
 
 def check_version(before: int | None, x: Any, y: Any) -> None:

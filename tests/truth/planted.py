@@ -261,7 +261,7 @@ def forget_source() -> None:
     change_result(loose)
 
 
-@found_in("torch", f"{NUMBERLESS}|autograd did not learn")
+@found_in("torch", f"{NUMBERLESS}|autograd did not learn|the call that helps")
 def take_masked_values() -> None:
     """Take the values of a tensor whose class has an inner tensor."""
 

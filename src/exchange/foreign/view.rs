@@ -15,13 +15,13 @@ use crate::types::layout::MAX_NDIM;
 /// A view that a table has just lent; whoever has it runs no code of the library until it is read.
 pub(crate) struct View<'a, 'py> {
     object: &'a Bound<'py, PyAny>,
-    tensor: DLTensor,
+    tensor: &'a DLTensor,
 }
 
 impl<'a, 'py> View<'a, 'py> {
     /// Only for a `tensor` that a table has filled for `object`.
     #[inline(always)]
-    pub(super) fn new(object: &'a Bound<'py, PyAny>, tensor: DLTensor) -> Self {
+    pub(super) fn new(object: &'a Bound<'py, PyAny>, tensor: &'a DLTensor) -> Self {
         Self { object, tensor }
     }
 
@@ -32,17 +32,17 @@ impl<'a, 'py> View<'a, 'py> {
     /// `BufferError` for what dlx would have to correct: nothing would own the correction.
     #[inline(always)]
     pub(crate) fn tensor(self, may_be_fast: bool) -> Result<DLTensor, Error> {
-        if !(may_be_fast && is_fast(&self.tensor, 0)) {
+        if !(may_be_fast && is_fast(self.tensor, 0)) {
             self.check_exact()?;
         }
-        Ok(self.tensor)
+        Ok(*self.tensor)
     }
 
     /// The tensor without its dimensions, and the offset of its last element from the first, if it has the common form and
     /// row-major elements; `None` for all others.
     #[inline(always)]
     pub(crate) fn row_major(&self) -> Option<(Meta, u32)> {
-        let tensor = &self.tensor;
+        let tensor = self.tensor;
         let ndim = usize::try_from(tensor.ndim).ok()?;
         if !is_fast(tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
             return None;
@@ -72,8 +72,8 @@ impl<'a, 'py> View<'a, 'py> {
     pub(crate) fn snapshot(&self) -> PyResult<Snapshot> {
         self.check_exact()?;
         // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        let (shape, strides) = unsafe { dimensions(&self.tensor) }?;
-        let checked = Checked::new(Meta::of(&self.tensor, 0)?, shape, strides)?;
+        let (shape, strides) = unsafe { dimensions(self.tensor) }?;
+        let checked = Checked::new(Meta::of(self.tensor, 0)?, shape, strides)?;
         Ok(checked.over(self.owner()))
     }
 
@@ -82,7 +82,7 @@ impl<'a, 'py> View<'a, 'py> {
     #[inline(always)]
     pub(crate) fn fast_snapshot(&self) -> PyResult<(Snapshot, Option<u32>)> {
         // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        match unsafe { Snapshot::lent_fast(&self.tensor, || self.owner()) } {
+        match unsafe { Snapshot::lent_fast(self.tensor, || self.owner()) } {
             Some(fast) => Ok(fast),
             None => Ok((self.snapshot()?, None)),
         }
@@ -94,7 +94,7 @@ impl<'a, 'py> View<'a, 'py> {
 
     fn check_exact(&self) -> Result<(), Error> {
         // SAFETY: the producer lends the dimensions until it regains control (R129).
-        if unsafe { is_exact(&self.tensor, 0) }? {
+        if unsafe { is_exact(self.tensor, 0) }? {
             return Ok(());
         }
         Err(Error::refused(
