@@ -188,7 +188,8 @@ def differences(before: Document, now: Document) -> list[str]:
         if old != new:
             return [
                 f"counted with {name} {old}, and this is {new}: "
-                "run `make instructions` on the commit before, and commit the file"
+                "run `tests/tasks.py instructions` on the commit before, and commit "
+                "the file"
             ]
     wrong = []
     if before["paths"].keys() != now["paths"].keys():
@@ -225,7 +226,7 @@ def main() -> None:
         sys.exit(
             "\n".join(wrong)
             + (f"\nother versions than in the file: {others}" if others else "")
-            + "\nIf that is meant, run `make instructions` and commit the file."
+            + "\nIf that is meant, run `tests/tasks.py instructions`, and commit it."
         )
 
 

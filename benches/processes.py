@@ -4,7 +4,7 @@
 
 Both sides of a row alternate, and the best of each counts. A time is that from sending
 to the receiver having the tensor. `--json` writes
-`build/results/processes.json`. `make processes` installs what it needs.
+`build/results/processes.json`. `tests/tasks.py processes` installs what it needs.
 """
 
 import argparse

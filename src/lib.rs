@@ -4,7 +4,7 @@
 
 pub mod abi;
 
-/// What `make fuzz-rust` runs; `cargo test` replays its corpus.
+/// What `tests/fuzz/run` runs; `cargo test` replays its corpus.
 #[cfg(any(test, fuzzing))]
 #[path = "../tests/fuzz/targets/mod.rs"]
 #[allow(

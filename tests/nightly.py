@@ -1,10 +1,10 @@
-"""Run targets of the Makefile, and write docs/nightly.md: results, times, commits.
+"""Run tasks of `tests/tasks.py`, and write docs/nightly.md: results, times, commits.
 
-    python tests/nightly.py TARGET...
+    python tests/nightly.py TASK...
 
 All are run, whichever fail. What they print as `NAME: ok`, `NAME: skipped: REASON` or
-`NAME: FAILED` is counted, and what pytest counts. A target that is not run now keeps
-its last row.
+`NAME: FAILED` is counted, and what pytest counts. A task that is not run now keeps its
+last row.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ ROW = re.compile(r"\| ([\w-]+) \| .+")
 BEGIN = """\
 # The last nightly runs
 
-Targets that take too long for `make ci`; `make nightly NIGHTLY=asan` runs one.
+Tasks that take too long for `make ci`; `make nightly NIGHTLY=asan` runs one.
 
-| target | result | seconds | date | commit |
+| task | result | seconds | date | commit |
 |---|---|---|---|---|
 """
 
 
-def run(target: str) -> str:
-    """Run one target, and return its row of the table."""
+def run(task: str) -> str:
+    """Run one task, and return its row of the table."""
     start, began = monotonic(), datetime.now(UTC)
     parts: Counter[str] = Counter()
     tests: Counter[str] = Counter()
-    command = ["make", "--no-print-directory", target]
+    command = [sys.executable, "tests/tasks.py", task]
     process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
@@ -52,7 +52,7 @@ def run(target: str) -> str:
         ["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, text=True
     )
     fields = (
-        target,
+        task,
         result(process.returncode, parts or tests),
         f"{monotonic() - start:.0f}",
         f"{began:%Y-%m-%d}",
@@ -62,7 +62,7 @@ def run(target: str) -> str:
 
 
 def result(status: int, counts: Counter[str]) -> str:
-    """Say how a target ended, in one line."""
+    """Say how a task ended, in one line."""
     said = ", ".join(f"{n} {word}" for word, n in counts.items())
     if status:
         return f"FAILED: {said}" if said else "FAILED"
@@ -70,18 +70,18 @@ def result(status: int, counts: Counter[str]) -> str:
 
 
 def earlier() -> dict[str, str]:
-    """Read the last row of each target from the page."""
+    """Read the last row of each task from the page."""
     text = PAGE.read_text() if PAGE.exists() else ""
     rows = {row[1]: row[0] for row in ROW.finditer(text)}
-    return {target: row for target, row in rows.items() if target != "target"}
+    return {task: row for task, row in rows.items() if task != "task"}
 
 
-def main(*targets: str) -> int:
+def main(*tasks: str) -> int:
     """Run all, and write the page after each: some take hours, and may be ended."""
     rows, failed = earlier(), False
-    for target in targets:
-        rows[target] = run(target)
-        failed |= "| FAILED" in rows[target]
+    for task in tasks:
+        rows[task] = run(task)
+        failed |= "| FAILED" in rows[task]
         PAGE.write_text(BEGIN + "\n".join(rows.values()) + "\n")
     return int(failed)
 

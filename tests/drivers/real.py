@@ -52,7 +52,7 @@ class Driver:
         self.name, self.kind, self.folder = name, kind_of(name), FOLDER / name
         if not self.folder.exists():
             absent = json.loads(ABSENT.read_text()) if ABSENT.exists() else {}
-            reason = absent.get(name, "`make drivers` fetches it")
+            reason = absent.get(name, "`tests/tasks.py drivers` fetches it")
             pytest.skip(f"no driver {name}: {reason}")
         self.file = library_in(self.folder, DRIVERS[name].file)
 

@@ -10,9 +10,9 @@ from interop.report import load
 
 
 def test_the_picture_is_made_from_the_results() -> None:
-    """docs/interop.svg is what `make interop-report` draws."""
+    """docs/interop.svg is what `tests/tasks.py interop-report` draws."""
     text = PICTURE.read_text()
-    assert svg(load()["by_convert"]) == text, "run `make interop-report`"
+    assert svg(load()["by_convert"]) == text, "run `tests/tasks.py interop-report`"
     assert ET.fromstring(text).tag.endswith("svg")
 
 

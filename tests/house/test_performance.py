@@ -23,9 +23,9 @@ def counted() -> Document:
 
 
 def test_the_table_of_the_page_is_made_from_the_results() -> None:
-    """docs/performance.md has what `make performance` writes."""
+    """docs/performance.md has what `benches/report.py` writes."""
     text = report.PAGE.read_text()
-    assert report.page(text) == text, "run `make performance`"
+    assert report.page(text) == text, "run `benches/report.py`"
     assert {block[2] for block in report.BLOCK.finditer(text)} == report.blocks().keys()
 
 
@@ -41,9 +41,9 @@ def test_the_other_tables_are_a_page_that_no_file_has() -> None:
 
 
 def test_the_picture_is_made_from_the_summary() -> None:
-    """docs/performance.svg is what `make performance` draws."""
+    """docs/performance.svg is what `benches/report.py` draws."""
     drawn = picture.svg(summary.load()["runs"])
-    assert drawn == picture.PICTURE.read_text(), "run `make performance`"
+    assert drawn == picture.PICTURE.read_text(), "run `benches/report.py`"
 
 
 def run(**values: float | None) -> Document:

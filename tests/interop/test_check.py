@@ -115,13 +115,13 @@ def test_dlx_deviates_nowhere() -> None:
 def test_the_file_says_what_a_library_does(
     target: str, version: str, found: Mapping[str, Report]
 ) -> None:
-    """conformance.json: `make conformance-report` writes it."""
+    """conformance.json: `tests/tasks.py conformance-report` writes it."""
     report = of_version(found, target, version)
     assert load()["libraries"][target] == of_library(report)
 
 
 def test_the_table_of_the_document_is_of_the_results() -> None:
-    """docs/interop.md has what `make conformance-report` writes."""
+    """docs/interop.md has what `tests/tasks.py conformance-report` writes."""
     assert TABLE.findall(DOCUMENT.read_text()) == [short(load())]
 
 

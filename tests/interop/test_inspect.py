@@ -1,4 +1,4 @@
-"""`dlx.inspect` of libraries that only `make interop` installs."""
+"""`dlx.inspect` of libraries that only `tests/tasks.py interop` installs."""
 
 from __future__ import annotations
 

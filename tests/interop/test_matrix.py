@@ -1,6 +1,6 @@
 """Every pair has the outcome that the rules and `pairs.json` say.
 
-Only `make interop-report` writes that file.
+Only `tests/tasks.py interop-report` writes that file.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def test_there_are_enough_real_libraries() -> None:
 
 
 def test_the_file_says_what_came_out(everything: Everything) -> None:
-    """After an intended change, `make interop-report` writes the file."""
+    """After an intended change, `tests/tasks.py interop-report` writes the file."""
     _, now = everything
-    assert outcomes(load()) == outcomes(now), "run `make interop-report`"
+    assert outcomes(load()) == outcomes(now), "run `tests/tasks.py interop-report`"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_what_alignment_decides_is_no_difference_but_a_refusal_is(
 
 
 def test_the_table_of_the_document_is_of_the_results() -> None:
-    """docs/interop.md has what `make interop-report` writes."""
+    """docs/interop.md has what `tests/tasks.py interop-report` writes."""
     assert TABLE.findall(DOCUMENT.read_text()) == [short(load())]
 
 

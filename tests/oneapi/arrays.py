@@ -22,7 +22,7 @@ def library(name: str) -> Any:
     """Import a library; if missing, skip the file, or fail in CI."""
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         return import_module(name)
-    reason = f"{name} is not installed: `make oneapi` installs it"
+    reason = f"{name} is not installed: `tests/tasks.py oneapi` installs it"
     return pytest.importorskip(name, reason=reason)
 
 

@@ -1,8 +1,8 @@
 """Each allocation fails once: no crash, no leak, and `MemoryError` where one can be.
 
-`DLX_FAULTS_EVERY=1` tries all of them, as `make faults` does; otherwise every 23rd.
-Blocks of at most 160 bytes that Rust allocates for itself end the process, where std
-does; a small object of CPython that PyO3 makes is a `PanicException`.
+`DLX_FAULTS_EVERY=1` tries all of them, as `tests/tasks.py faults` does; otherwise
+every 23rd. Blocks of at most 160 bytes that Rust allocates for itself end the process,
+where std does; a small object of CPython that PyO3 makes is a `PanicException`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_dlx_says_what_the_library_says(
     """R41: but for what `known.py` lists, and with all of that."""
     report = looked_at(library)
     if report.missing:
-        text = f"{library} is not installed: `make interop` installs it"
+        text = f"{library} is not installed: `tests/tasks.py interop` installs it"
         if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
             pytest.fail(f"{text} ({report.missing})")
         pytest.skip(text)

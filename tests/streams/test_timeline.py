@@ -8,10 +8,10 @@ from docs import timeline
 
 
 def test_the_picture_is_drawn_from_the_journal(sim: Simulation) -> None:
-    """docs/streams.md: `make timeline` writes what the programs do now."""
+    """docs/streams.md: `tests/docs/timeline.py` writes what the programs do now."""
     drawn = timeline.draw(sim)
     sim.start()
-    assert drawn == timeline.PICTURE.read_text(), "run `make timeline`"
+    assert drawn == timeline.PICTURE.read_text(), "run `tests/docs/timeline.py`"
 
 
 def test_the_first_run_races_and_the_second_does_not(sim: Simulation) -> None:

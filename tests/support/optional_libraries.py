@@ -14,7 +14,7 @@ def requires(name: str) -> ModuleType:
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         return importlib.import_module(name)
     library = name.partition(".")[0].replace("cuda", "cuda-core")
-    reason = f"{library} is not installed: `make heavy` installs it"
+    reason = f"{library} is not installed: `make .venv/heavy` installs it"
     module: ModuleType = pytest.importorskip(name, reason=reason)
     return module
 
@@ -28,7 +28,7 @@ def needs(name: str) -> None:
 
 def missing(library: str) -> NoReturn:
     """Skip for want of a library, or fail in CI."""
-    reason = f"{library} is not installed: `make interop` installs it"
+    reason = f"{library} is not installed: `tests/tasks.py interop` installs it"
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         pytest.fail(reason)
     pytest.skip(reason)

@@ -45,7 +45,7 @@ def problems() -> dict[str, dict[str, str]]:
 def problem_of(path: Path) -> dict[str, str]:
     """Return what is wrong with a program, and which known fault that is."""
     if is_missing(path):
-        pytest.skip(f"{path.name} needs what `make interop` installs")
+        pytest.skip(f"{path.name} needs what `tests/tasks.py interop` installs")
     return problems()[str(path)]
 
 

@@ -136,7 +136,7 @@ def main(*options: str) -> int:
             path.write_text(text)
     if stale and "--check" in options:
         names = " and ".join(stale)
-        print(f"docs/third_party: {names} is stale, `make notices` writes it")
+        print(f"docs/third_party: {names} is stale, `tests/wheel/parts.py` writes it")
         return 1
     return 0
 

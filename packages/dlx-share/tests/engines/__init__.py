@@ -1,1 +1,1 @@
-"""Tensors through the engines that exist; `make engines` installs them."""
+"""Tensors through the engines that exist; `tests/tasks.py engines` installs them."""

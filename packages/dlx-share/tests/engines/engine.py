@@ -13,5 +13,5 @@ def engine(name: str) -> Any:
     """Import an engine; if missing, skip the file, or fail in CI."""
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         return import_module(name)
-    reason = f"{name} is not installed: `make engines` installs it"
+    reason = f"{name} is not installed: `tests/tasks.py engines` installs it"
     return pytest.importorskip(name, reason=reason)
