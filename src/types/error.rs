@@ -67,8 +67,7 @@ impl Raised {
 impl Drop for Raised {
     fn drop(&mut self) {
         if let Some(error) = self.error.take() {
-            // PyO3 may not count the attachment, if there is one (S20).
-            Python::try_attach(|py| forgotten(py, error));
+            unseen(error);
         }
     }
 }
@@ -81,7 +80,7 @@ pub(crate) fn forgotten(py: Python<'_>, error: PyErr) {
     }
 }
 
-/// As [`forgotten`], on a thread that PyO3 may not count as attached (S20).
+/// Drops such an exception on a thread that may be attached, which PyO3 may not have counted (S20).
 #[cold]
 #[inline(never)]
 pub(crate) fn unseen(error: PyErr) {
@@ -288,12 +287,9 @@ fn exception<'py>(
 pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
-        let bases = (
-            py.get_type::<PyBufferError>(),
-            py.get_type::<PyValueError>(),
-        );
+        let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
         let doc = "``copy=False`` was passed, but the request cannot be met without a copy.\n\nSource: R58.";
-        exception("CopyRefused", bases.into_pyobject(py)?, doc, &[])
+        exception("CopyRefused", PyTuple::new(py, bases)?, doc, &[])
     });
     Ok(class?.bind(py))
 }
@@ -334,6 +330,7 @@ fn cuda_error(py: Python<'_>, error: &driver::Error) -> PyErr {
     };
     make().unwrap_or_else(|error: PyErr| error)
 }
+
 /// An object whose text is a part of a message.
 pub(crate) struct Shown<'a, 'py>(pub(crate) &'a Bound<'py, PyAny>);
 
@@ -342,11 +339,8 @@ impl fmt::Display for Shown<'_, '_> {
         match self.0.str() {
             Ok(text) => f.write_str(&text.to_string_lossy()),
             Err(error) => {
-                let py = self.0.py();
-                // What it raises says nothing of what the message is about; an interrupt is not lost in silence.
-                if !error.is_instance_of::<PyException>(py) {
-                    interpreter::unraisable(py, error);
-                }
+                // What it raises says nothing of what the message is about.
+                forgotten(self.0.py(), error);
                 f.write_str("<an object that str() refuses>")
             }
         }
