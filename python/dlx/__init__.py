@@ -10,7 +10,7 @@ import sys
 from os import environ as _environ
 
 from . import _core
-from ._bridge import bridge
+from ._containers.tree import convert_tree
 from ._core import (
     CopyRefused,
     CudaError,
@@ -31,8 +31,8 @@ from ._core import (
     stream,
     unpublish,
 )
+from ._functions.bridge import bridge
 from ._mixin import ArrayInterfaceMixin, ExchangeMixin
-from ._tree import convert_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,8 +177,9 @@ def launcher(
     ``stream``, it gets the stream to launch on as an int, 0 if all tensors are on the
     CPU: that of the first tensor's library, or the ``stream`` of the call, as in
     `borrow`. Otherwise ``stream`` of the launcher says which one the function launches
-    on: a stream, or a function that is asked at each call. That stream waits for those of the tensors before the
-    call, and they wait for it afterwards, also if the function raises.
+    on: a stream, or a function that is asked at each call. That stream waits for those
+    of the tensors before the call, and they wait for it afterwards, also if the
+    function raises.
 
     ``out`` names the parameters whose tensors are written to, by name or position.
     ``dtype`` is the dtype of all tensors, or those of some parameters in a dict.
@@ -196,7 +197,7 @@ def launcher(
     ``ValueError`` for ``out`` and ``dtype`` that name no parameter. Sources: R122,
     R143, H1, H2.
     """
-    from ._launcher import launched
+    from ._functions.launcher import launched
 
     def decorate(function: Callable[..., Any]) -> Any:
         return launched(

@@ -57,7 +57,7 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_column || dtype.is(&made) || dtype.is_none() {
         return Ok(());
     }
-    let module = py.import(intern!(py, "dlx._array"))?;
+    let module = py.import(intern!(py, "dlx._libraries.array_method"))?;
     let why: Option<String> = module
         .call_method1(intern!(py, "refusal"), (x, dtype, made))?
         .extract()?;

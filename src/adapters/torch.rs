@@ -80,7 +80,7 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let py = x.py();
     let increment = INCREMENT.get_or_try_init(py, || {
-        let module = py.import("dlx._torch")?;
+        let module = py.import("dlx._libraries.torch")?;
         let found = module.call_method1("increment_of", (x,))?;
         Ok::<_, PyErr>((!found.is_none()).then(|| found.unbind()))
     })?;
@@ -134,7 +134,7 @@ pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[cold]
 #[inline(never)]
 fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let module = x.py().import("dlx._torch")?;
+    let module = x.py().import("dlx._libraries.torch")?;
     module.call_method1("only_exports", (x,))?.extract()
 }
 
@@ -167,7 +167,7 @@ fn of_tensor(
         false => return Ok(TorchClass::Subclass),
     };
     let plain = py
-        .import("dlx._torch")?
+        .import("dlx._libraries.torch")?
         .call_method1("plain", (class, &tensor))?;
     Ok(match plain.is_none() {
         true => TorchClass::Subclass,
@@ -183,7 +183,7 @@ fn of_tensor(
 #[inline(never)]
 fn is_offset(tensor: &Bound<'_, PyAny>, address: usize) -> bool {
     let ask = |py: Python<'_>| {
-        let module = py.import("dlx._torch")?;
+        let module = py.import("dlx._libraries.torch")?;
         (module.call_method1("is_offset", (tensor, address))?).extract::<bool>()
     };
     // Refuse if torch does not say.

@@ -125,11 +125,11 @@ struct Sample {
     count: u32,
 }
 
-/// Searches in what `dlx._written` makes of a tensor class: for each kind of capsule, capsules and their counts.
+/// Searches in what `dlx._libraries.written` makes of a tensor class: for each kind of capsule, capsules and their counts.
 fn places_of(class: &Bound<'_, PyType>, library: &str) -> PyResult<Vec<Place>> {
     let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = class
         .py()
-        .import("dlx._written")?
+        .import("dlx._libraries.written")?
         .call_method1(format!("of_{library}"), (class,))?
         .extract()?;
     let mut places = Vec::new();

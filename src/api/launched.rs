@@ -1,6 +1,6 @@
 //! `dlx.launcher`: the work of a `borrow` in one call around a kernel's function.
 //!
-//! `python/dlx/_launcher.py` reads the signature of the function and makes the object, once.
+//! `python/dlx/_functions/launcher.py` reads the signature of the function and makes the object, once.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub(crate) struct Launched {
     note: Option<Py<PyAny>>,
 }
 
-/// The parameters of the function, as `dlx._launcher` numbers them: those that may be passed by position, other names, and
+/// The parameters of the function, as `dlx._functions.launcher` numbers them: those that may be passed by position, other names, and
 /// two for all other positional arguments and all other keywords.
 #[derive(FromPyObject)]
 struct Parameters {

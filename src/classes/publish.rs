@@ -150,7 +150,7 @@ fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
     if let Some(slot) = Slot::provided(cls) {
         return Ok(slot);
     }
-    let importer = py.import("dlx._provided")?.getattr("importer")?;
+    let importer = py.import("dlx._libraries.importers")?.getattr("importer")?;
     let import = importer.call1((cls,))?;
     let import = (!import.is_none()).then(|| import.unbind());
     let slot = Slot::claim(cls, Origin::Itself { import }, Hooks::default())?;

@@ -1,6 +1,6 @@
 //! The fast path of a function made by `dlx.bridge`, for arguments of types that it has seen.
 //!
-//! `python/dlx/_bridged.py` is the slow path, for containers, new types, and `out`.
+//! `python/dlx/_functions/bridged.py` is the slow path, for containers, new types, and `out`.
 
 #![forbid(unsafe_code)]
 

@@ -77,7 +77,7 @@ pub(crate) fn py_convert<'py>(
     let Some(dtype) = asked.dtype else {
         return Ok(made);
     };
-    let module = x.py().import(intern!(x.py(), "dlx._cast"))?;
+    let module = x.py().import(intern!(x.py(), "dlx._libraries.cast"))?;
     let dtype = Bound::new(x.py(), DType(dtype))?;
     let copy = copy.into_pyobject(x.py())?;
     let cast = intern!(x.py(), "cast");

@@ -1,4 +1,4 @@
-//! The importers of libraries without a table: what `dlx._provided` finds, and what is remembered of that.
+//! The importers of libraries without a table: what `dlx._libraries.importers` finds, and what is remembered of that.
 
 #![forbid(unsafe_code)]
 
@@ -197,7 +197,7 @@ impl Found {
 }
 
 impl Importer {
-    /// An answer of `dlx._provided`.
+    /// An answer of `dlx._libraries.importers`.
     #[cold]
     fn read(found: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let look = found.get_item(2)?;
@@ -268,7 +268,7 @@ impl Importer {
     }
 }
 
-/// What `function` of `dlx._provided` answers for `x`.
+/// What `function` of `dlx._libraries.importers` answers for `x`.
 fn provided<'py>(
     function: &Bound<'py, PyString>,
     x: &Bound<'py, PyAny>,
@@ -276,6 +276,6 @@ fn provided<'py>(
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let py = x.py();
     let module =
-        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
+        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._libraries.importers")?.unbind()))?;
     call_method_with(module.bind(py), function, &[x])
 }

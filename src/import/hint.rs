@@ -1,4 +1,4 @@
-//! What dlx says of an object that it cannot import, and what to pass instead, which `python/dlx/_hints.py` knows.
+//! What dlx says of an object that it cannot import, and what to pass instead, which `python/dlx/_libraries/hints.py` knows.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ use crate::types::error::{caused, type_name};
 #[cold]
 pub(crate) fn of(x: &Bound<'_, PyAny>) -> Option<String> {
     let ask = |py: Python<'_>| {
-        let module = py.import("dlx._hints")?;
+        let module = py.import("dlx._libraries.hints")?;
         module
             .call_method1("tensor", (x,))?
             .extract::<Option<String>>()

@@ -289,7 +289,7 @@ fn names() -> Vec<String> {
 #[cold]
 fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
     let ask = || {
-        let module = spec.py().import("dlx._hints")?;
+        let module = spec.py().import("dlx._libraries.hints")?;
         let hint = module.call_method1("device", (spec.str()?, names(), index))?;
         hint.extract::<Option<String>>()
     };

@@ -10,7 +10,7 @@ import dlx
 import numpy as np
 import pytest
 from dlx import _core
-from dlx._tree import map_tree
+from dlx._containers.tree import map_tree
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_table import Forward, table_class

@@ -12,7 +12,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx._tree import map_tree
+from dlx._containers.tree import map_tree
 from support.containers import A, Calling, is_of, to_dlx
 
 B, C = np.arange(4.0), np.arange(5.0)

@@ -356,7 +356,7 @@ def test_hints_are_imported_only_for_an_error() -> None:
         import sys, array, dlx
 
         def loaded():
-            print("dlx._hints" in sys.modules, "numpy" in sys.modules)
+            print("dlx._libraries.hints" in sys.modules, "numpy" in sys.modules)
 
         dlx.from_dlpack(array.array("i", [1]))
         loaded()

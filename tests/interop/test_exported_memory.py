@@ -10,16 +10,16 @@ import subprocess
 import sys
 
 import pytest
-from dlx import _provided
 from dlx._core import Kept
+from dlx._libraries import importers
 from support.optional_libraries import needs
 
 LISTED = {
     (module, name)
-    for rows in _provided._CLASSES.values()
+    for rows in importers._CLASSES.values()
     for module, name, _, look in rows
     if isinstance(look, Kept)
-} | {(module, name) for name, (module, _, _) in _provided._BETTER.items()}
+} | {(module, name) for name, (module, _, _) in importers._BETTER.items()}
 
 
 def test_each_listed_library_is_tried_here() -> None:

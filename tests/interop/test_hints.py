@@ -53,7 +53,7 @@ CASES = [
 ]
 CODE = """\
 import dlx, numpy as np
-from dlx._hints import tensor
+from dlx._libraries.hints import tensor
 import {library}
 {make}
 advice = tensor(x).split("pass ")[1].removeprefix("one of them, ")

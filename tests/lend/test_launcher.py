@@ -284,9 +284,9 @@ def test_what_is_not_row_major_is_refused() -> None:
 
 @pytest.mark.parametrize("x", ["numpy", "torch"])
 @pytest.mark.parametrize(
-    "dtypes", ["float32", np.float32, {"x": "float32"}, {0: "float32", "out": None}]
+    "dtype", ["float32", np.float32, {"x": "float32"}, {0: "float32", "out": None}]
 )
-def test_another_dtype_is_refused(x: str, dtypes: Any) -> None:
+def test_another_dtype_is_refused(x: str, dtype: Any) -> None:
     """docs/launcher.md, Refused: by name or position, or all."""
     launched = dlx.launcher(kernel, dtype=dtype)
     good, bad = F4, F4.astype("f8")
@@ -296,7 +296,7 @@ def test_another_dtype_is_refused(x: str, dtypes: Any) -> None:
     text, notes = refusal(launched, bad)
     assert "of float64, and dtype accepts float32" in text
     assert notes == ["argument x of kernel"]
-    if isinstance(dtypes, dict):
+    if isinstance(dtype, dict):
         assert launched(good, bad)[1]
     else:
         assert refusal(launched, good, out=bad)[1] == ["argument out of kernel"]

@@ -9,6 +9,7 @@ import inspect
 import operator
 import pickle
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import dlx
@@ -163,7 +164,7 @@ def test_what_is_not_callable_is_refused() -> None:
 )
 def test_a_name_that_is_no_parameter_is_refused(options: Any) -> None:
     """docs/launcher.md, Refused: it would not be checked."""
-    with pytest.raises(ValueError, match=r"(writes|dtypes) has .* no parameter of"):
+    with pytest.raises(ValueError, match=r"(out|dtype) has .* no parameter of"):
         dlx.launcher(lambda x, *, n=3: x, **options)
 
 
@@ -249,13 +250,20 @@ def test_it_calls_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "names"),
-    [(b"", {}), (b"\1\0\377\0\0", {}), (b"\0\0\377\0\0", {"x": 2})],
+    ("by_position", "numbers", "written"),
+    [(0, {}, []), (1, {}, [False] * 2), (0, {"x": 2}, [False] * 2)],
 )
 def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
-    places: bytes, names: dict[str, int]
+    by_position: int, numbers: dict[str, int], written: list[bool]
 ) -> None:
     """docs/safety.md S1: no call panics."""
     kind: Any = type(launch)
+    parameters = SimpleNamespace(
+        by_position=by_position,
+        numbers=numbers,
+        written=written,
+        receivers=0,
+        stream=None,
+    )
     with pytest.raises(ValueError, match=r"dlx\.launcher makes these"):
-        kind(print, names, (), places, None, False, True, True, None, None, None)
+        kind(print, parameters, None, False, True, True, None, None, None)

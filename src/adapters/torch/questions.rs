@@ -53,11 +53,11 @@ pub(super) fn is_whole(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     ask_python(tensor, "is_whole")
 }
 
-/// What `question` of `dlx._torch` answers for `tensor`, whatever `sys.modules` and its class say.
+/// What `question` of `dlx._libraries.torch` answers for `tensor`, whatever `sys.modules` and its class say.
 fn ask_python(tensor: &Bound<'_, PyAny>, question: &str) -> PyResult<bool> {
     // Drops what it owns, also in table functions, to which PyO3 may not count the attachment (S20).
     Python::attach(|py| {
-        let module = py.import("dlx._torch")?;
+        let module = py.import("dlx._libraries.torch")?;
         (module.call_method1(question, (tensor,))?).extract()
     })
 }

@@ -55,7 +55,7 @@ pub(super) fn refused(tensor: &Bound<'_, PyAny>, grad: bool) -> PyErr {
 /// What DLPack cannot carry about `tensor`, and what to call.
 fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
     let found = || {
-        let module = tensor.py().import("dlx._torch")?;
+        let module = tensor.py().import("dlx._libraries.torch")?;
         module
             .call_method1("refusal", (tensor, grad))?
             .extract::<Option<String>>()

@@ -9,7 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx import _provided
+from dlx._libraries import importers
 from support.optional_libraries import requires
 
 Made = tuple[Any, ...]
@@ -40,7 +40,7 @@ def described(made: Any) -> Made:
 def own() -> Any:
     """Return JAX's own importer, with which nothing has been compared yet."""
     found = requires("jax.dlpack").from_dlpack
-    _provided._Jax.public = _provided._Jax.function = None
+    importers._Jax.public = importers._Jax.function = None
     return found
 
 
@@ -55,7 +55,7 @@ def test_the_array_is_what_the_importer_of_jax_makes(
     jax = requires("jax")
     tensor = tensor_of(shape, dtype)
     made = [dlx.convert(tensor, jax.Array, copy=False) for _ in range(2)]
-    assert _provided._Jax.function is not None
+    assert importers._Jax.function is not None
     assert [described(each) for each in made] == [described(own(tensor))] * 2
     if tensor.size:
         assert made[1].unsafe_buffer_pointer() == tensor.data_ptr
@@ -126,7 +126,7 @@ def test_a_function_that_does_otherwise_is_not_used(
     if function is None:
         # The importer itself has lost it, too, so it is called by another.
         monkeypatch.setattr("jax.dlpack.from_dlpack", lambda _: own(tensor))
-        monkeypatch.setattr(_provided._Jax, "call", fails)
+        monkeypatch.setattr(importers._Jax, "call", fails)
     else:
         proven = requires("jax._src.lib")._jax.dlpack_managed_tensor_to_buffer
 
@@ -139,7 +139,7 @@ def test_a_function_that_does_otherwise_is_not_used(
         monkeypatch.setattr(name, function)
     for _ in range(2):
         assert described(dlx.convert(tensor, jax.Array)) == expected
-    assert _provided._Jax.function is None
+    assert importers._Jax.function is None
 
 
 def test_what_the_function_refuses_the_importer_of_jax_refuses(own: Any) -> None:

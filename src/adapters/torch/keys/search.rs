@@ -28,7 +28,7 @@ use pyo3::types::PyType;
 use super::{Layout, Records, pointer, word};
 use crate::adapters::versions::words_at;
 
-/// A sample as `dlx._torch` makes it.
+/// A sample as `dlx._libraries.torch` makes it.
 type Made<'py> = (
     Bound<'py, PyAny>,
     u64,
@@ -70,7 +70,7 @@ impl Layout {
         let py = torch.py();
         // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem")?;
-        let made = py.import("dlx._torch")?.call_method1("samples", (torch,))?;
+        let made = py.import("dlx._libraries.torch")?.call_method1("samples", (torch,))?;
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =

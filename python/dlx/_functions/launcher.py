@@ -9,7 +9,7 @@ from inspect import Parameter
 from operator import attrgetter
 from types import MethodType
 
-from . import _core
+from .. import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

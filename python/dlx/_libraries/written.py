@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._torch import known_to
+from .torch import known_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

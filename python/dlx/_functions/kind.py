@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import _core
-from ._core import convert
-from ._mixin import ExchangeMixin
+from .. import _core
+from .._core import convert
+from .._mixin import ExchangeMixin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,17 +8,17 @@ from numbers import Number
 from sys import maxsize
 from types import MethodType
 
-from . import _core
-from ._kind import Kind
-from ._outs import Outs
-from ._tree import map_tree, path
+from .. import _core
+from .._containers.tree import map_tree, path
+from .kind import Kind
+from .out import Outs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._tree import Way
+    from .._containers.tree import Way
 
 __all__ = ["bridged"]
 

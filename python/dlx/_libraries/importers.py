@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 
-from ._core import Kept, type_name
+from .._core import Kept, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._core import Tensor
+    from .._core import Tensor
 
     Importer = Callable[[Tensor], Any]
     # `Kept` for the object itself: the dtypes that its library was seen to keep.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import nan
 
-from ._core import type_name
+from .._core import type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

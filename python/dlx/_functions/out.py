@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from operator import is_
 
-from . import _core
-from ._core import placed
-from ._tree import held_by, place
+from .. import _core
+from .._containers.tree import held_by, place
+from .._core import placed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ._kind import Kind
+    from .kind import Kind
 
 __all__ = ["Outs"]
 

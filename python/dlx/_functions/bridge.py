@@ -168,7 +168,7 @@ def bridge(
 
     def decorate(function: Any) -> Any:
         # Imported late, because it takes longer to import than the rest of dlx.
-        from ._bridged import bridged
+        from .bridged import bridged
 
         how = {"detach": detach, "share_readonly": share_readonly}
         return bridged(function, kind, named, how, lists == "refuse")
@@ -189,6 +189,6 @@ def _array_type(framework: Any) -> type:
             f"{framework!r} is no kind of tensor; expected a class, a module or its "
             "name, as in @dlx.bridge(np.ndarray)"
         )
-    from ._core import array_type
+    from .._core import array_type
 
     return array_type(framework)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ._core import CopyRefused, DType, from_dlpack, type_name
+from .._core import CopyRefused, DType, from_dlpack, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from operator import is_
 
-from . import _core
+from .. import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ._core import Device
+    from .._core import Device
 
     # Each container on the way to a leaf, a position in it, and what is there.
     Way = list[tuple[Any, int, Any]]
@@ -153,7 +153,7 @@ def place(leaf: Any, tree: Any) -> str:
 
 def _step(container: Any, at: int, part: Any) -> str:
     """Write how one gets from a container to the part at a position of `_parts`."""
-    from ._nodes import is_registered
+    from .registries import is_registered
 
     if _may_be_registered(type(container)) and is_registered(type(container)):
         attributes = getattr(container, "__dict__", {})
@@ -176,7 +176,7 @@ def _parts(tree: Any) -> list[Any] | None:
     """Return what a container holds; None for anything else that is no tensor."""
     kind = type(tree)
     containers = _CONTAINERS or _containers()
-    if _may_be_registered(kind) and (node := _nodes.registered(tree)) is not None:
+    if _may_be_registered(kind) and (node := _registries.registered(tree)) is not None:
         found: list[Any] = node
         return found
     parts = []
@@ -197,15 +197,15 @@ def _may_be_registered(kind: type) -> bool:
 
 
 _CONTAINERS: tuple[type, ...] = ()
-_nodes: Any = None
+_registries: Any = None
 
 
 def _containers() -> tuple[type, ...]:
     """Import containers and nodes, on first use: ``import dlx`` does without."""
-    global _CONTAINERS, _nodes
+    global _CONTAINERS, _registries
     from collections import deque
 
-    from . import _nodes
+    from . import registries as _registries
 
     _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
     return _CONTAINERS
@@ -267,7 +267,7 @@ def _rebuilt(
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
 
-    if type(parts) is _nodes.Node:
+    if type(parts) is _registries.Node:
         return parts.build([now(child) for child in parts])
     old, names = (
         [*_items(tree)],
@@ -315,7 +315,7 @@ def _is_as_read(tree: Any, parts: Any) -> bool:
 
     To ask a registered node, or a property, may make other objects each time.
     """
-    if type(parts) is _nodes.Node:
+    if type(parts) is _registries.Node:
         return True
     held = [item for _, item in _items(tree)]
     if len(held) > len(parts) or not all(map(is_, held, parts)):

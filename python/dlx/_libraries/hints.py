@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from . import _core
+from .. import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class _FoundError(Exception):
 
 def _container(x: object) -> str | None:
     """As `tensor`, for a container."""
-    from ._tree import held_by, map_tree
+    from .._containers.tree import held_by, map_tree
 
     def look(leaf: object) -> object:
         if _core.is_tensor(leaf):

@@ -1,0 +1,1 @@
+"""Containers of tensors: those of Python, and those that libraries register."""

@@ -1,0 +1,1 @@
+"""Functions that take tensors of any library: `bridge` and `launcher`."""

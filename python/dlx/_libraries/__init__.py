@@ -1,0 +1,1 @@
+"""What dlx asks other libraries in Python: importers, casts, refusals, hints."""
