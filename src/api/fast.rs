@@ -17,8 +17,7 @@ use crate::api::entry::{Entry, Name, add};
 use crate::copy::request::Request;
 use crate::cpython::boundary::{counted, guard, raised};
 use crate::import::cache;
-use crate::import::ladder;
-use crate::import::table::of_known;
+use crate::import::{ladder, table};
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device;
@@ -174,8 +173,8 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
         return Some(itself(tensor).unwrap_or_else(raised));
     }
     let made = match cache::table(&x) {
-        Some((table, kind)) => {
-            let snapshot = of_known::<false>(&x, table, kind, &Request::NOTHING);
+        Some((known, kind)) => {
+            let snapshot = table::fast::<false>(&x, known, kind, &Request::NOTHING);
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
         // All other imports may run Python code.
@@ -211,8 +210,8 @@ unsafe fn as_asked(
         return Some(unsafe { fast(module, arguments, 1, null_mut()) });
     }
     let made = match cache::table(&x) {
-        Some((table, kind)) if !copies => {
-            let snapshot = of_known::<true>(&x, table, kind, &request);
+        Some((known, kind)) if !copies => {
+            let snapshot = table::fast::<true>(&x, known, kind, &request);
             snapshot.and_then(|snapshot| Ok(Tensor::holding(py, snapshot)?.into_ptr()))
         }
         None if Tensor::of(&x).is_some() => return None,

@@ -275,7 +275,8 @@ fn provided<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let py = x.py();
-    let module =
-        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._libraries.importers")?.unbind()))?;
+    let module = MODULE.get_or_try_init(py, || {
+        Ok::<_, PyErr>(py.import("dlx._libraries.importers")?.unbind())
+    })?;
     call_method_with(module.bind(py), function, &[x])
 }

@@ -140,7 +140,7 @@ pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     way_in(&mut None, x).copied()
 }
 
-/// As [`way`], by reference: into the cache, or into `room` for a type that is not cached.
+/// How to import `x`, by reference: into the cache, or into `room` for a type that is not cached.
 ///
 /// # Errors
 ///

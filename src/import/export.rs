@@ -61,7 +61,7 @@ pub(crate) fn fast_export(
     match cache::way_in(&mut room, x)? {
         // Other threads may change it, so its dimensions are copied before they are checked.
         Way::Table(table, Some(kind)) if kind.is_plain() => {
-            Ok(table::on_cpu(x, table, kind)?.map(Exported::Snapshot))
+            Ok(table::fast_on_cpu(x, table, kind)?.map(Exported::Snapshot))
         }
         way => fast_export_by_way(x, way, consumer, first),
     }

@@ -28,7 +28,7 @@ pub(super) fn from_table(
     kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    exported(x, table.export(x), table, kind, request)
+    import(x, table.export(x), table, kind, request)
 }
 
 /// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs. `request` asks neither for a
@@ -36,26 +36,26 @@ pub(super) fn from_table(
 ///
 /// The thread need not be attached through PyO3.
 #[inline(always)]
-pub(crate) fn of_known<const ASKED: bool>(
+pub(crate) fn fast<const ASKED: bool>(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: Option<&torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     match kind {
-        Some(kind) if kind.is_plain() => of_torch::<ASKED>(x, table, kind, request),
+        Some(kind) if kind.is_plain() => fast_torch::<ASKED>(x, table, kind, request),
         _ => match table.export(x) {
             Ok(managed) if !ASKED && is_on_cpu(&managed) => by_rules(x, managed, kind),
-            export => of_unusual(x, export, table, kind, request),
+            export => slow(x, export, table, kind, request),
         },
     }
 }
 
-/// As [`of_known`], for a torch tensor.
+/// As [`fast`], for a torch tensor.
 ///
 /// Not inlined: it needs few registers, its callers need many.
 #[inline(never)]
-fn of_torch<const ASKED: bool>(
+fn fast_torch<const ASKED: bool>(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: &torch::TorchClass,
@@ -70,14 +70,14 @@ fn of_torch<const ASKED: bool>(
                 Ok(snapshot)
             }
         }
-        Ok(Err(managed)) => of_unusual(x, Ok(managed), table, Some(kind), request),
-        Err(error) => of_unusual(x, Err(error), table, Some(kind), request),
+        Ok(Err(managed)) => slow(x, Ok(managed), table, Some(kind), request),
+        Err(error) => slow(x, Err(error), table, Some(kind), request),
     }
 }
 
-/// As [`of_known`], for a torch tensor on the CPU; `None` if it is elsewhere or has to take the slow path.
+/// As [`fast`], for a torch tensor on the CPU; `None` if it is elsewhere or has to take the slow path.
 #[inline(never)]
-pub(crate) fn on_cpu(
+pub(crate) fn fast_on_cpu(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: &torch::TorchClass,
@@ -106,9 +106,9 @@ fn is_on_cpu(managed: &ManagedVersioned) -> bool {
     (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
 }
 
-/// As [`of_known`], for cases that may run Python code.
+/// As [`fast`], for cases that may run Python code.
 #[inline(never)]
-fn of_unusual(
+fn slow(
     x: &Bound<'_, PyAny>,
     export: PyResult<ManagedVersioned>,
     table: &Table,
@@ -116,13 +116,13 @@ fn of_unusual(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     Python::attach(|_| {
-        let snapshot = exported(x, export, *table, kind.copied(), request)?;
+        let snapshot = import(x, export, *table, kind.copied(), request)?;
         aliases::named(None, x, snapshot, request)
     })
 }
 
 /// Imports the `export` of a table, or falls back to the protocol.
-fn exported(
+fn import(
     x: &Bound<'_, PyAny>,
     export: PyResult<ManagedVersioned>,
     table: Table,

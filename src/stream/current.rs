@@ -100,7 +100,7 @@ pub(crate) fn told(py: Python<'_>, device: DLDevice, namer: Namer, named: &Strea
     Ok(())
 }
 
-/// As [`current`], with the owner of the stream if it has one.
+/// The stream that dlx works on, with its owner if it has one.
 pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
     if !has_streams(device) {
         return Err(no_streams(device));
@@ -109,7 +109,7 @@ pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
     Ok(named.unwrap_or_else(|| Stream::default(device)))
 }
 
-/// As [`of_thread`]. The thread need not be attached.
+/// The stream that dlx works on, for a thread that need not be attached.
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@ use crate::stream::handle::Stream;
 use crate::types::error::Error;
 
 impl Waits {
-    /// As [`allow`], but refuses a stream that captures if what is awaited was queued before: nothing inside the capture
-    /// can wait for it.
+    /// The rules for captures, and that a stream which captures may not be waited for if what is awaited was queued before:
+    /// nothing inside the capture can wait for it.
     pub(super) fn allow(
         &self,
         ahead: &Side<'_>,

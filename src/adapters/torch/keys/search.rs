@@ -70,7 +70,9 @@ impl Layout {
         let py = torch.py();
         // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem")?;
-        let made = py.import("dlx._libraries.torch")?.call_method1("samples", (torch,))?;
+        let made = py
+            .import("dlx._libraries.torch")?
+            .call_method1("samples", (torch,))?;
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =
