@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::abi::DLDataType;
 use crate::adapters::tensorflow;
@@ -22,8 +22,26 @@ pub(crate) struct Importer {
     function: Py<PyAny>,
     namespace: Py<PyAny>,
     look: Look,
-    /// Whether it is used for good, or while it is the `from_dlpack` of the namespace; `None` for one call.
-    lasts: Option<bool>,
+    lasts: Lasts,
+}
+
+/// How long an importer is used.
+#[derive(Clone, Copy, PartialEq)]
+enum Lasts {
+    Always,
+    /// As long as it is the `from_dlpack` of the namespace.
+    WhileNamed,
+    Once,
+}
+
+/// `Found` of `dlx._libraries.importers`.
+#[derive(FromPyObject)]
+struct Answer {
+    function: Py<PyAny>,
+    namespace: Py<PyAny>,
+    look: Option<Py<PyAny>>,
+    kept: Option<Py<Kept>>,
+    lasts: String,
 }
 
 /// How the memory and the dtype of a result are seen.
@@ -187,9 +205,9 @@ impl Found {
         } else {
             intern!(py, "importing")
         };
-        let found = provided(question, class)?.cast_into::<PyTuple>()?;
+        let found = provided(question, class)?;
         let new = Importer::read(&found)?;
-        if new.lasts.is_some() {
+        if new.lasts != Lasts::Once {
             IMPORTERS.add(class, Importer::read(&found)?);
         }
         Ok(Self::New(Box::new(new)))
@@ -197,27 +215,28 @@ impl Found {
 }
 
 impl Importer {
-    /// An answer of `dlx._libraries.importers`.
     #[cold]
-    fn read(found: &Bound<'_, PyTuple>) -> PyResult<Self> {
-        let look = found.get_item(2)?;
+    fn read(found: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let answer: Answer = found.extract()?;
         Ok(Self {
-            function: found.get_item(0)?.unbind(),
-            namespace: found.get_item(1)?.unbind(),
-            look: match look.is_none() {
-                true => Look::Whole,
-                false => match look.cast_into::<Kept>() {
-                    Ok(kept) => Look::Once(kept.unbind()),
-                    Err(error) => Look::Part(error.into_inner().unbind()),
-                },
+            function: answer.function,
+            namespace: answer.namespace,
+            look: match (answer.kept, answer.look) {
+                (Some(kept), _) => Look::Once(kept),
+                (None, Some(look)) => Look::Part(look),
+                (None, None) => Look::Whole,
             },
-            lasts: found.get_item(3)?.extract()?,
+            lasts: match answer.lasts.as_str() {
+                "always" => Lasts::Always,
+                "while named" => Lasts::WhileNamed,
+                _ => Lasts::Once,
+            },
         })
     }
 
     /// Whether a cached one may still be used.
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
-        if self.lasts == Some(true) {
+        if self.lasts == Lasts::Always {
             return Ok(true);
         }
         let (namespace, name) = (self.namespace(py), intern!(py, "from_dlpack"));
@@ -252,7 +271,7 @@ impl Importer {
         made: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
     ) -> PyResult<bool> {
-        let is_listed = matches!(self.look, Look::Once(_)) && self.lasts.is_some();
+        let is_listed = matches!(self.look, Look::Once(_)) && self.lasts != Lasts::Once;
         let own = made.get_type();
         Ok(is_listed && (own.is(class) || tensorflow::is_eager_class(&own)?))
     }

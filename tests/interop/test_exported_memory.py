@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import chain
 
 import pytest
-from dlx._core import Kept
 from dlx._libraries import importers
 from support.optional_libraries import needs
 
 LISTED = {
-    (module, name)
-    for rows in importers._CLASSES.values()
-    for module, name, _, look in rows
-    if isinstance(look, Kept)
-} | {(module, name) for name, (module, _, _) in importers._BETTER.items()}
+    (row.module, row.attribute)
+    for row in [*chain(*importers._CLASSES.values()), *importers._BETTER.values()]
+    if row.kept is not None
+}
 
 
 def test_each_listed_library_is_tried_here() -> None:

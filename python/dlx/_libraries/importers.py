@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import sys
 from operator import attrgetter
+from typing import NamedTuple
 
 from .._core import Kept, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal
 
     from .._core import Tensor
 
     Importer = Callable[[Tensor], Any]
-    # `Kept` for the object itself: the dtypes that its library was seen to keep.
-    Look = Callable[[Any], Any] | Kept | None
-    _Row = tuple[str, str, Importer | None, Look]
-    # An importer, the namespace that names its library's dtypes, the look, and how long
-    # this holds: True for good, False while the importer is the ``from_dlpack`` of the
-    # namespace, None for one call.
-    _Found = tuple[Importer, Any, Look, bool | None]
+    Look = Callable[[Any], Any]
+    Lasts = Literal["always", "while named", "once"]
+
+
+class Row(NamedTuple):
+    """A class of a library, where it is found, and its importer."""
+
+    module: str
+    attribute: str
+    importer: Importer | None = None
+    """None for the ``from_dlpack`` of the module."""
+    look: Look | None = None
+    """Returns what shows the memory of a result in less time than the result."""
+    kept: Kept | None = None
+    """The dtypes that the library was seen to keep, if one result for each shows it.
+
+    So it is where nothing but the dtype of a tensor decides which dtype it makes, and
+    what the library exports is the memory of its arrays, never a copy.
+    """
+
+
+class Found(NamedTuple):
+    """An importer, what is known of its results, and how long this holds."""
+
+    function: Importer
+    namespace: Any = None
+    """What names the dtypes of the library."""
+    look: Look | None = None
+    kept: Kept | None = None
+    lasts: Lasts = "once"
+    """``"while named"``: as long as it is ``from_dlpack`` of the namespace."""
 
 
 _of_tensorflow, _of_warp, _of_onnxruntime = Kept(), Kept(), Kept()
@@ -215,39 +240,36 @@ def _tinygrad(tensor: Tensor) -> Any:
     return made.realize().reshape(tensor.shape)
 
 
-# Classes whose package has no ``from_dlpack``, or for which another importer is better,
-# by the names that the classes have: the module and attribute where each is found, its
-# importer (None for the module's own), and a function for a shorter look at what it has
-# made (None where its dtype tells; `Kept` for an importer without settings: nothing but
-# the dtype of a tensor decides which dtype it makes, so one result for each shows it;
-# and what the library exports is the memory of its arrays, never a copy).
-_JAX: _Row = ("jax", "Array", _jax, None)
-_CLASSES: dict[str, tuple[_Row, ...]] = {
-    "ndarray": (("numpy", "ndarray", _numpy, None),),
+# By the names that the classes have: those whose package has no ``from_dlpack``, or for
+# which another importer is better.
+_JAX = Row("jax", "Array", _jax)
+_CLASSES: dict[str, tuple[Row, ...]] = {
+    "ndarray": (Row("numpy", "ndarray", _numpy),),
     "jaxlib._jax.Array": (_JAX,),
     "Array": (
         _JAX,
-        ("pyarrow", "Array", _pyarrow, None),
+        Row("pyarrow", "Array", _pyarrow),
         # The NumPy arrays in them; their own protocols take longer.
-        ("awkward", "Array", _awkward, attrgetter("layout.data")),
-        ("array_api_strict", "_array_object.Array", None, attrgetter("_array")),
+        Row("awkward", "Array", _awkward, attrgetter("layout.data")),
+        Row("array_api_strict", "_array_object.Array", look=attrgetter("_array")),
     ),
     "array": (
-        ("mlx.core", "array", None, Kept()),
-        ("warp", "array", _warp, _of_warp),
+        Row("mlx.core", "array", kept=Kept()),
+        Row("warp", "array", _warp, kept=_of_warp),
     ),
     "Tensor": (
-        ("tvm_ffi", "Tensor", None, Kept()),  # it keeps the struct that it is given
-        ("tensorflow", "Tensor", _tensorflow, _of_tensorflow),
-        ("tinygrad.tensor", "Tensor", _tinygrad, None),
+        Row("tvm_ffi", "Tensor", kept=Kept()),  # it keeps the struct that it is given
+        Row("tensorflow", "Tensor", _tensorflow, kept=_of_tensorflow),
+        Row("tinygrad.tensor", "Tensor", _tinygrad),
     ),
 }
 
-# Classes with a ``from_dlpack``, in place of which another is used: by their names, the
-# packages that they are of, the importer, and the dtypes that they keep.
-_BETTER: dict[str, tuple[str, Importer, Kept]] = {
-    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape, Kept()),
-    "OrtValue": ("onnxruntime", _onnxruntime, _of_onnxruntime),
+# Classes with a ``from_dlpack``, in place of which another importer is used.
+_BETTER = {
+    "FixedShapeTensorArray": Row(
+        "pyarrow", "FixedShapeTensorArray", _pyarrow_fixed_shape, kept=Kept()
+    ),
+    "OrtValue": Row("onnxruntime", "OrtValue", _onnxruntime, kept=_of_onnxruntime),
 }
 
 
@@ -272,7 +294,7 @@ def importer(cls: type) -> Importer | None:
     if callable(getattr(cls, "from_dlpack", None)):
         return None
     if (found := _of_package(cls)) is not None:
-        return found[0]
+        return found.function
     name = type_name(cls)
 
     def refuse(tensor: Tensor) -> Any:
@@ -290,21 +312,27 @@ def _found(module: Any, attribute: str) -> Any:
     return module
 
 
-def _of_package(cls: type) -> _Found | None:
+def _of_package(cls: type) -> Found | None:
     """Find the importer in the package of ``cls``.
 
     A class's ``__module__`` may be wrong, so callers check what the importer returns.
     """
     modules = sys.modules
     for base in cls.__mro__:
-        for name, attribute, importer, look in _CLASSES.get(base.__name__, ()):
-            module = modules.get(name)
-            if module is not None and _found(module, attribute) is base:
-                # A class that a program derives may change, or die.
-                lasts = importer is not None if base is cls else None
-                if importer is None and isinstance(look, Kept):
-                    look = Kept()  # what another importer kept shows nothing of this
-                return importer or module.from_dlpack, module, look, lasts
+        for row in _CLASSES.get(base.__name__, ()):
+            module = modules.get(row.module)
+            if module is None or _found(module, row.attribute) is not base:
+                continue
+            lasts: Lasts
+            if base is not cls:  # one that a program derives may change, or die
+                lasts = "once"
+            else:
+                lasts = "while named" if row.importer is None else "always"
+            kept = row.kept
+            if row.importer is None and kept is not None:
+                kept = Kept()  # what another importer kept shows nothing of this
+            own = row.importer or module.from_dlpack
+            return Found(own, module, row.look, kept, lasts)
     package: Any = getattr(cls, "__module__", None)
     while isinstance(package, str) and package:
         module = modules.get(package)
@@ -313,7 +341,7 @@ def _of_package(cls: type) -> _Found | None:
         if "from_dlpack" in loaded or "__getattr__" in loaded or not loaded:
             found = getattr(module, "from_dlpack", None)
             if callable(found):
-                return found, module, None, None
+                return Found(found, module)
         package = package.rpartition(".")[0]
     return None
 
@@ -322,7 +350,7 @@ _IMMUTABLE_TYPE = 1 << 8
 """`Py_TPFLAGS_IMMUTABLETYPE`: nobody can give the class another importer."""
 
 
-def importing(cls: type) -> _Found:
+def importing(cls: type) -> Found:
     """Find the importer of ``cls``: its own, or that of its package.
 
     Raises ``TypeError`` for a class that has none.
@@ -330,22 +358,21 @@ def importing(cls: type) -> _Found:
     own: Importer | None = getattr(cls, "from_dlpack", None)
     if callable(own):
         name, modules = cls.__name__, sys.modules
-        if name in _BETTER:
-            package, better, kept = _BETTER[name]
+        if (row := _BETTER.get(name)) is not None and row.importer is not None:
             # What made an immutable class has named it; any other may say anything.
-            is_of = str(cls.__module__).partition(".")[0] == package
+            is_of = str(cls.__module__).partition(".")[0] == row.module
             if (is_of and cls.__flags__ & _IMMUTABLE_TYPE) or (
-                getattr(modules.get(package), name, None) is cls
+                getattr(modules.get(row.module), name, None) is cls
             ):
-                return better, None, kept, True
+                return Found(row.importer, kept=row.kept, lasts="always")
         if not cls.__flags__ & _IMMUTABLE_TYPE:
-            return own, None, None, None
+            return Found(own)
         keeps = getattr(modules.get("pyarrow"), name, None) is cls
-        return own, None, Kept() if keeps else None, True
+        return Found(own, kept=Kept() if keeps else None, lasts="always")
     return importing_by_package(cls)
 
 
-def importing_by_package(cls: type) -> _Found:
+def importing_by_package(cls: type) -> Found:
     """Find the importer of ``cls``, which has none of its own."""
     found = _of_package(cls)
     if found is None:
