@@ -41,7 +41,8 @@ pub(crate) fn set(py: Python<'_>) -> PyResult<()> {
 ///
 /// # Safety
 ///
-/// As for [`called`], with a `Tensor` as receiver, which the method descriptor checks.
+/// Called by CPython with the thread attached, a `Tensor` as receiver, which the method descriptor checks, `count`
+/// positional arguments, then one value for each name in `keywords`, which is a tuple or NULL.
 unsafe extern "C" fn exported(
     tensor: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
