@@ -17,42 +17,18 @@ use crate::cpython::fork::Lock;
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::type_map::TypeMap;
 
-/// The importer of a library, called with a `dlx.Tensor`.
+/// The importer of a library, called with a `dlx.Tensor`: `Found` of `dlx._libraries.importers`.
+#[derive(FromPyObject)]
 pub(crate) struct Importer {
     function: Py<PyAny>,
     namespace: Py<PyAny>,
-    look: Look,
-    lasts: Lasts,
-}
-
-/// How long an importer is used.
-#[derive(Clone, Copy, PartialEq)]
-enum Lasts {
-    Always,
-    /// As long as it is the `from_dlpack` of the namespace.
-    WhileNamed,
-    Once,
-}
-
-/// `Found` of `dlx._libraries.importers`.
-#[derive(FromPyObject)]
-struct Answer {
-    function: Py<PyAny>,
-    namespace: Py<PyAny>,
+    /// Returns what shows the memory of a result in less time than the result.
     look: Option<Py<PyAny>>,
+    /// The dtypes that one result for each has shown: nothing but the dtype of a tensor decides which one is made. What
+    /// the library exports is the memory of its arrays, never a copy.
     kept: Option<Py<Kept>>,
+    /// "always", "while named" (as long as it is the `from_dlpack` of the namespace) or "once".
     lasts: String,
-}
-
-/// How the memory and the dtype of a result are seen.
-enum Look {
-    /// By the dtype that it names, and by an import.
-    Whole,
-    /// By an import of what this function returns in less time.
-    Part(Py<PyAny>),
-    /// By an import, once for each dtype: nothing but the dtype of a tensor decides which one is made. What the library
-    /// exports is the memory of its arrays, never a copy.
-    Once(Py<Kept>),
 }
 
 /// The dtypes that a library was seen to keep, while its importer is the same.
@@ -206,37 +182,18 @@ impl Found {
             intern!(py, "importing")
         };
         let found = provided(question, class)?;
-        let new = Importer::read(&found)?;
-        if new.lasts != Lasts::Once {
-            IMPORTERS.add(class, Importer::read(&found)?);
+        let new: Importer = found.extract()?;
+        if new.lasts != "once" {
+            IMPORTERS.add(class, found.extract()?);
         }
         Ok(Self::New(Box::new(new)))
     }
 }
 
 impl Importer {
-    #[cold]
-    fn read(found: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let answer: Answer = found.extract()?;
-        Ok(Self {
-            function: answer.function,
-            namespace: answer.namespace,
-            look: match (answer.kept, answer.look) {
-                (Some(kept), _) => Look::Once(kept),
-                (None, Some(look)) => Look::Part(look),
-                (None, None) => Look::Whole,
-            },
-            lasts: match answer.lasts.as_str() {
-                "always" => Lasts::Always,
-                "while named" => Lasts::WhileNamed,
-                _ => Lasts::Once,
-            },
-        })
-    }
-
     /// Whether a cached one may still be used.
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
-        if self.lasts == Lasts::Always {
+        if self.lasts == "always" {
             return Ok(true);
         }
         let (namespace, name) = (self.namespace(py), intern!(py, "from_dlpack"));
@@ -259,10 +216,7 @@ impl Importer {
 
     /// The dtypes that the library has been seen to keep, if one result for each shows it.
     pub(super) fn kept(&self) -> Option<KeptSince<'_>> {
-        match &self.look {
-            Look::Once(kept) => Some(kept.get().since_now()),
-            _ => None,
-        }
+        Some(self.kept.as_ref()?.get().since_now())
     }
 
     /// Whether an import of `made` shows its own memory. Of a class that a program derives, nothing is known.
@@ -271,18 +225,18 @@ impl Importer {
         made: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
     ) -> PyResult<bool> {
-        let is_listed = matches!(self.look, Look::Once(_)) && self.lasts != Lasts::Once;
+        let is_listed = self.kept.is_some() && self.lasts != "once";
         let own = made.get_type();
         Ok(is_listed && (own.is(class) || tensorflow::is_eager_class(&own)?))
     }
 
     /// The memory of `made`, if there is a shorter look at it than by its own protocols.
     pub(crate) fn look<'py>(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        match &self.look {
-            Look::Whole => None,
-            Look::Once(_) => Some(made.clone()),
+        match (&self.kept, &self.look) {
+            (Some(_), _) => Some(made.clone()),
             // Whatever fails here, the object's own protocols tell, too.
-            Look::Part(look) => call_with(look.bind(made.py()), &[made]).ok(),
+            (None, Some(look)) => call_with(look.bind(made.py()), &[made]).ok(),
+            (None, None) => None,
         }
     }
 }
