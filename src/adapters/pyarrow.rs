@@ -1,7 +1,8 @@
-//! Checks pyarrow's arrays of tensors, and single tensors of them, before calling their `__dlpack__`.
+//! Checks pyarrow's arrays of tensors (`arrow.fixed_shape_tensor`), and single tensors of them, before calling their
+//! `__dlpack__`. Arrow's own protocol is `adapters/arrow.rs`.
 //!
 //! An array exports a null inside a row as the number in its place; it refuses a row that is null itself. A single tensor
-//! whose type has a permutation exports the strides of another shape.
+//! whose type has a permutation exports the strides of another shape; the array of it exports the right ones.
 
 #![forbid(unsafe_code)]
 

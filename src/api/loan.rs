@@ -259,7 +259,7 @@ fn join_back(
             Err(error) => result = result.and(Err(error)),
         }
     }
-    let (point, joined) = order::back(&back, stream, entered);
+    let (point, joined) = order::leave(&back, stream, entered);
     result = result.and(joined.map_err(PyErr::from));
     // A stream that could not be joined back does not wait for the kernel, so the tensor has to remember it.
     let is_lost = result.is_err();

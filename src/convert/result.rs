@@ -1,4 +1,5 @@
-//! What another library made of a tensor: its refusals, and whether its result shows the tensor that it was given.
+//! What another library made of a tensor: its refusals, and whether its result shows the tensor that it was given. What
+//! may be believed of the exports of a class is in `convert/importer.rs`.
 
 #![forbid(unsafe_code)]
 

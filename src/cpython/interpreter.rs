@@ -172,7 +172,7 @@ pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
 
 /// Runs a release of Python references, on any thread: attached, with the pending exception saved, or not at all once
 /// the interpreter has begun to exit (S5, Python references).
-pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
+pub(crate) fn release_unless_exiting(release: impl FnOnce(Python<'_>)) {
     attach_uncounted(|py| quietly(py, || release(py)));
 }
 
@@ -315,7 +315,7 @@ impl Drop for PythonOwner {
             return;
         }
         let let_go = || {
-            give_up(|py| {
+            release_unless_exiting(|py| {
                 if let Some(object) = object.take() {
                     object.drop_ref(py);
                 }

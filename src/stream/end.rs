@@ -1,4 +1,5 @@
-//! The ends of uses: points that a stream must pass before memory is released or read again.
+//! What a tensor remembers of a use that is over: a point that a stream must pass before memory is released or read again.
+//! What is done when a block is left is `leave` of `stream/order.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -155,7 +155,7 @@ fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
 
 /// Makes all streams of `back` wait for the work queued on `producer` since [`enter`] returned `entered`, by one event;
 /// goes on to the next if one fails, and returns the first error. Returns that event, unless it is part of a graph.
-pub(crate) fn back(
+pub(crate) fn leave(
     back: &Waits,
     producer: &Stream,
     entered: Option<Capture>,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::cpython::depth::{later, within};
-use crate::cpython::interpreter::{DropAttached, give_up, is_finalizing};
+use crate::cpython::interpreter::{DropAttached, is_finalizing, release_unless_exiting};
 
 /// A buffer exported to dlx. While it is held, the exporter keeps the memory in place: a `bytearray` refuses to be
 /// resized, a `memoryview` to be released.
@@ -73,7 +73,7 @@ impl DropAttached for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut this = ManuallyDrop::new(Self(self.0));
-        if !within(|| give_up(|py| this.release(py))) {
+        if !within(|| release_unless_exiting(|py| this.release(py))) {
             later(|| drop(ManuallyDrop::into_inner(this)));
         }
     }

@@ -1,4 +1,5 @@
-//! NumPy's classes: which objects are arrays, and which of these dlx reads from their struct.
+//! NumPy's classes: which objects are arrays, which of these dlx reads from their struct, and which it refuses, as arrays
+//! with masked elements.
 
 #![forbid(unsafe_code)]
 
