@@ -274,16 +274,19 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     watched += [STORED, BY_METHOD, NONSENSE, Stored, ByMethod, Failing, Absent]
     watched += [dlx.Tensor, BufferError, type(ARRAY), *WATCHED]
     references, blocks, heap = [], [], []
-    for rounds in (ROUNDS // 10, ROUNDS):
+    # Twice: a thread of a library may allocate in one of them, and a leak grows in both.
+    for rounds in (ROUNDS // 10, ROUNDS, ROUNDS):
         for _ in range(rounds):
             step()
         gc.collect()
         references.append([sys.getrefcount(each) for each in watched])
         blocks.append(sys.getallocatedblocks())
         heap.append(heap_in_use())
-    assert references[1] == references[0]
+        if len(heap) == 2 and heap[1] - heap[0] < TOLERANCE * MALLOC_MINIMUM:
+            break
+    assert references[-1] == references[0]
     assert blocks[1] - blocks[0] < TOLERANCE
-    assert heap[1] - heap[0] < TOLERANCE * MALLOC_MINIMUM
+    assert heap[-1] - heap[-2] < TOLERANCE * MALLOC_MINIMUM
 
 
 DYING = {
