@@ -274,7 +274,7 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     watched += [STORED, BY_METHOD, NONSENSE, Stored, ByMethod, Failing, Absent]
     watched += [dlx.Tensor, BufferError, type(ARRAY), *WATCHED]
     references, blocks, heap = [], [], []
-    # Twice: a thread of a library may allocate in one of them, and a leak grows in both.
+    # Twice: a library may allocate in one of them; a leak grows in both.
     for rounds in (ROUNDS // 10, ROUNDS, ROUNDS):
         for _ in range(rounds):
             step()
