@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 TASKS = $(PYTHON) tests/tasks.py
 
-.PHONY: help demo test check fmt lint types docs bench fuzz gpu wheel gate ci nightly clean
+.PHONY: help demo test check fmt lint types docs bench gpu wheel gate ci nightly clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -88,9 +88,6 @@ docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, a
 
 bench:  ## compare every path with what else there is, in every Python of PYTHONS
 	$(TASKS) bench
-
-fuzz:  ## look for wrong numbers, FUZZ_SECONDS=600 SEED=1 LIBRARIES=torch,numpy
-	$(TASKS) fuzz
 
 gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
 	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu
