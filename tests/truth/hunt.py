@@ -32,7 +32,7 @@ def hunt(bug: str) -> dict[str, Any]:
         [
             f"--seconds={SECONDS}",
             # Fewer than a worker has time for: every machine draws the same ones.
-            "--programs=500",
+            "--programs=2000",
             "--first",
             "--quiet",
             f"--libraries={BUGS[bug].library}",

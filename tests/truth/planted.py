@@ -261,7 +261,9 @@ def forget_source() -> None:
     change_result(loose)
 
 
-@found_in("torch", f"{NUMBERLESS}|autograd did not learn|the call that helps")
+@found_in(
+    "torch", f"{NUMBERLESS}|autograd did not learn|the call that helps|^it is .* not "
+)
 def take_masked_values() -> None:
     """Take the values of a tensor whose class has an inner tensor."""
 

@@ -54,8 +54,10 @@ def dual(x: Any) -> Any:
 
 def traced(function: Any, x: Any) -> Any:
     """Record what a function does to ``x`` in a graph."""
-    if x.is_nested or type(x) not in (torch.Tensor, torch.nn.Parameter):
-        raise TypeError("torch ends the process where it traces nested or masked ones")
+    wide = (torch.uint16, torch.uint32, torch.uint64)
+    is_plain = type(x) in (torch.Tensor, torch.nn.Parameter) and x.dtype not in wide
+    if x.is_nested or not is_plain:
+        raise TypeError("torch may end the process once the function has returned")
 
     def named(t: Any) -> Any:
         return function(t)
