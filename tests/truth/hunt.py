@@ -31,7 +31,7 @@ def hunt(bug: str) -> dict[str, Any]:
     options = parsed(
         [
             f"--seconds={SECONDS}",
-            # Fewer than a worker has time for: every machine draws the same ones.
+            # Few enough that a worker on an idle machine ends by them, not by time.
             "--programs=2000",
             "--first",
             "--quiet",
