@@ -210,7 +210,7 @@ def dask(rounds: int) -> dict[str, float]:
 
     def send(name: str, kind: str, size: int) -> Callable[[], object]:
         client = clients[name]
-        one, other = client.scheduler_info()["workers"]
+        one, other = client.nthreads()
         x = client.submit(make, kind, size, workers=[one], pure=False)
         client.gather(client.submit(take, x, workers=[one], pure=False))
 

@@ -30,7 +30,7 @@ def main() -> None:
         Client(cluster) as client,
     ):
         dlx_share.dask.check(client)  # names each worker that cannot read what is sent
-        one, other = client.scheduler_info()["workers"]
+        one, other = client.nthreads()
         x = client.submit(make, workers=[one])
         y = client.submit(torch.sum, x, workers=[other])  # from one worker to the other
         assert y.result() == 2000

@@ -52,7 +52,8 @@ def send(
     client: Any, make: Callable[..., Any], use: Callable[[Any], Any], x: Any
 ) -> Any:
     """Make something in one worker, use it in the other, and return both results."""
-    one, other = client.scheduler_info()["workers"]
+    # `scheduler_info` may answer with the client's periodic update, without workers.
+    one, other = client.nthreads()
     there = client.submit(make, x, workers=[one], pure=False)
     used = client.submit(use, there, workers=[other], pure=False)
     distributed.wait(used, timeout=60)
@@ -219,7 +220,7 @@ def test_a_handle_is_the_same_pages_everywhere(client: Any) -> None:
 
 def test_a_handle_that_has_arrived_outlives_the_first(client: Any) -> None:
     """README.md, Engines: the scheduler may drop any replica."""
-    one, other = client.scheduler_info()["workers"]
+    one, other = client.nthreads()
     first = client.submit(shared, None, workers=[one], pure=False)
     second = client.submit(pickle.loads, client.submit(pickle.dumps, first), pure=False)
     client.replicate(second, workers=[other])
@@ -315,7 +316,7 @@ def test_a_worker_that_is_not_ready_is_named(
     client: Any, spoil: Any, match: str
 ) -> None:
     """README.md, Engines: by its address, and why."""
-    one, other = client.scheduler_info()["workers"]
+    one, other = client.nthreads()
     client.run(spoil, workers=[other])
     with pytest.raises(RuntimeError, match=match) as caught:
         dlx_share.dask.check(client)
