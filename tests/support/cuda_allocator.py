@@ -58,9 +58,16 @@ class CachingAllocator:
         self._round = -1
         self._free: dict[tuple[int, int], list[Storage]] = defaultdict(list)
         self._waiting: list[tuple[list[Event], Storage]] = []
-        self.captures = False
-        """Whether a stream captures: then nothing is recorded, as in torch's."""
+        self._captures = False
         self._after_capture: list[Storage] = []
+
+    def set_captures(self, captures: bool) -> None:
+        """Note whether a stream captures: then nothing is recorded, as in torch's.
+
+        Not while a thread frees: it would record in a capture that it does not know of.
+        """
+        with self.lock:
+            self._captures = captures
 
     def _forget_earlier_tests(self) -> None:
         if self._round != self.sim.rounds:
@@ -70,7 +77,7 @@ class CachingAllocator:
             self._after_capture.clear()
 
     def _sweep(self) -> None:
-        if self.captures:
+        if self._captures:
             return
         later, self._after_capture = self._after_capture, []
         for storage in later:
@@ -111,7 +118,7 @@ class CachingAllocator:
         """Take a block back; wait only for the recorded streams."""
         if storage.round != self.sim.rounds:
             return
-        if storage.recorded and self.captures:
+        if storage.recorded and self._captures:
             self._after_capture.append(storage)
         elif storage.recorded:
             device, hip = storage.stream.device, storage.stream.hip

@@ -60,4 +60,4 @@ class CaptureOperations(BlockOperations):
 
     def _tell_allocators(self) -> None:
         for library in self.libraries:
-            library.allocator.captures = self.capturing is not None
+            library.allocator.set_captures(self.capturing is not None)

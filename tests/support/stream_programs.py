@@ -36,7 +36,7 @@ class Program(LibraryOperations, ImportOperations, CaptureOperations):
         try:
             for index, library in enumerate(self.libraries):
                 library.work_on(self.streams[index])
-                library.allocator.captures = False
+                library.allocator.set_captures(False)
             self.new(0, 0, 1)
             for name, *numbers in steps:
                 getattr(self, name)(*numbers)
