@@ -19,10 +19,11 @@ use std::thread;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PyTuple, PyType};
 
 use super::versions::{Counter, Places};
 use crate::abi::DLDataType;
+use crate::cpython::call::call_with;
 use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
 use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::Meta;
@@ -85,7 +86,10 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
         Ok::<_, PyErr>((!found.is_none()).then(|| found.unbind()))
     })?;
     match increment {
-        Some(increment) => increment.bind(py).call1((x,)).map(drop),
+        Some(increment) => {
+            let written = PyTuple::new(py, [x])?;
+            call_with(increment.bind(py), &[written.as_any()]).map(drop)
+        }
         None => Ok(()),
     }
 }

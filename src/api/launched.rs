@@ -4,17 +4,19 @@
 
 #![forbid(unsafe_code)]
 
+mod agreed;
 mod lending;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use self::agreed::Agreed;
 use crate::api::accepted::Accepted;
 use crate::api::from_dlpack::is_plain;
-use crate::cpython::call::vectorcall;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::import::view;
 
@@ -146,23 +148,24 @@ impl Launched {
         &self,
         arguments: &Arguments<'_, 'py>,
         index: usize,
+        agreed: &mut Agreed,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let x = arguments.values[index];
-        if self.is_receiver(arguments, index) {
+        if self.is_receiver(arguments, index) || is_plain(&x) {
             return Ok(Some(x.to_owned()));
         }
         if self.has_addresses
-            && let Some(meta) = view::row_major(&x)
+            && let Some(found) = view::row_major(&x)?
         {
-            let parameter = self.parameter(arguments, index)?;
+            let (meta, parameter) = (&found.meta, self.parameter(arguments, index)?);
             let accepted =
                 (self.accepted.as_ref()).is_none_or(|accepted| accepted.has(parameter, meta.dtype));
-            return match accepted && !self.is_written(parameter) {
+            return match accepted && agreed.add(&found, index, self.is_written(parameter)) {
                 true => Ok(Some(meta.data.addr().into_pyobject(x.py())?.into_any())),
                 false => Ok(None),
             };
         }
-        Ok(is_plain(&x).then(|| x.to_owned()))
+        Ok(None)
     }
 
     /// Adds the stream to what the function gets; returns the names of the arguments.
@@ -175,15 +178,19 @@ impl Launched {
         at: Option<usize>,
         stream: i64,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
         let stream = stream.into_pyobject(py)?.into_any();
         if let Some(at) = at {
             taken[at + 1] = stream;
             return Ok(names.cloned());
         }
         taken.push(stream);
-        let alone = PyTuple::new(py, [intern!(py, "stream")])?;
+        let alone = ALONE.get_or_try_init(py, || {
+            Ok::<_, PyErr>(PyTuple::new(py, [intern!(py, "stream")])?.unbind())
+        });
+        let alone = alone?.bind(py);
         Ok(Some(match names {
-            None => alone,
+            None => alone.clone(),
             Some(names) => names
                 .as_sequence()
                 .concat(alone.as_sequence())?
@@ -207,17 +214,25 @@ impl ByVector for Launched {
         let mut taken = Vec::with_capacity(arguments.values.len() + 2);
         taken.push(function.clone());
         if at.is_none() && self.stream.is_none() {
+            let mut agreed = Agreed::default();
+            let mut is_taken = true;
             for index in 0..arguments.values.len() {
-                match self.take(&arguments, index)? {
+                match self.take(&arguments, index, &mut agreed)? {
                     Some(value) => taken.push(value),
-                    None => return self.call_lending(arguments, taken, at),
+                    None => {
+                        is_taken = false;
+                        break;
+                    }
                 }
             }
-            if self.parameters.stream.is_none() {
-                return vectorcall(function, &mut taken, arguments.names);
+            // Of a function without a parameter for the stream, nothing says which one it launches on.
+            is_taken &= self.parameters.stream.is_some() || !agreed.has_stream();
+            if is_taken && let Some(then) = agreed.handle(py)? {
+                return self.call_agreed(py, &arguments, &mut taken, &agreed, then);
             }
-            let names = self.with_stream(py, &mut taken, arguments.names, None, 0)?;
-            return vectorcall(function, &mut taken, names.as_ref());
+            if agreed.is_begun() {
+                taken.truncate(1);
+            }
         }
         self.call_lending(arguments, taken, at)
     }

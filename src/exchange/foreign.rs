@@ -137,6 +137,12 @@ impl Table {
         self.export_unguarded(object)
     }
 
+    /// Whether no object has to pass a check before the table is trusted.
+    #[inline(always)]
+    pub(crate) fn is_unguarded(&self) -> bool {
+        self.guard.is_none()
+    }
+
     #[inline(always)]
     fn export_unguarded(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
         let mut out = null_mut();

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
-use crate::abi::DLTensor;
+use crate::abi::{DLTensor, kDLCPU};
 use crate::adapters::torch::{self, TorchClass};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
@@ -25,6 +25,7 @@ use crate::stream::{self, Stream, WorkStream};
 use crate::tensor::checked::{self, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::dtype;
 use crate::types::error::{is_urgent, unseen};
 
 /// A view of `x`, which owns the dimensions, and the work stream of its library, for the borrower of a table function.
@@ -113,31 +114,66 @@ pub(crate) fn lend_unordered(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     Ok(lend(x, None, Some(&no_order))?.0)
 }
 
-/// What [`lend`] would lend of a plain torch tensor on the CPU with row-major elements, which the caller holds; `None` for
-/// all others, and where `lend` might refuse.
+/// A tensor with row-major elements on the CPU or a CUDA device.
+pub(crate) struct RowMajor {
+    pub(crate) meta: Meta,
+    /// Which stream its library works on now, if the device has streams.
+    pub(crate) work_stream: Option<WorkStream>,
+    /// Whether it is known to be writable: torch has no others, and a view of other libraries does not tell.
+    pub(crate) is_writable: bool,
+}
+
+/// What [`lend`] would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where `lend`
+/// might refuse, and where its library names no stream.
+///
+/// # Errors
+///
+/// Those of the library, but for `BufferError`.
 #[inline(always)]
-pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> Option<Meta> {
-    let (table, Some(kind)) = cache::table(x)? else {
-        return None;
-    };
-    let mut room = MaybeUninit::uninit();
-    let mut ask = || {
-        let view = table.view(x, &mut room)?;
-        let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
-            return Ok(None);
-        };
-        kind.check_borrow(x, meta.dtype)?;
-        Ok(Some((meta, last)))
-    };
-    let (meta, last) = match ask() {
-        Ok(asked) => asked?,
-        Err(error) => {
-            // `lend` gets it again.
+pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    of_row_major(x).or_else(|error| match is_refusal(x, &error) {
+        true => {
+            // `lend` may export it.
             unseen(error);
-            return None;
+            Ok(None)
         }
+        false => Err(error),
+    })
+}
+
+#[inline(always)]
+fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    let (mut way, mut room) = (None, MaybeUninit::uninit());
+    let Way::Table(table, kind) = cache::way_uncounted(&mut way, x)? else {
+        return Ok(None);
     };
-    kind.holds_view(x, &meta, last).then_some(meta)
+    let view = table.view(x, &mut room)?;
+    let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
+        return Ok(None);
+    };
+    if let Some(kind) = kind {
+        kind.check_borrow(x, meta.dtype)?;
+    }
+    let work_stream = match meta.device.device_type {
+        kDLCPU => None,
+        _ if table.work_stream.is_none() => return Ok(None),
+        _ => table.work_stream,
+    };
+    let is_lent = match kind {
+        Some(kind) if work_stream.is_none() => kind.holds_view(x, &meta, last),
+        Some(kind) => kind.is_plain(),
+        None => table.is_unguarded() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok(),
+    };
+    Ok(is_lent.then_some(RowMajor {
+        meta,
+        work_stream,
+        is_writable: kind.is_some(),
+    }))
+}
+
+#[cold]
+fn is_refusal(x: &Bound<'_, PyAny>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyBufferError>(x.py())
 }
 
 /// Borrows a view from the table, or exports; orders nothing.

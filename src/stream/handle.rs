@@ -200,12 +200,17 @@ impl Stream {
         }
     }
 
-    /// The stream from a table's `current_work_stream`; NULL is the default stream (R141).
-    pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
+    /// The number of the stream from a table's `current_work_stream`; NULL is the default stream (R141).
+    pub(crate) fn number(handle: i64, device: DLDevice) -> i64 {
         match handle {
-            0 => Self::default(device),
-            handle => Self::new(handle, device, None).verified(),
+            0 => default(device).unwrap_or(0),
+            handle => handle,
         }
+    }
+
+    /// The stream from a table's `current_work_stream`.
+    pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
+        Self::new(Self::number(handle, device), device, None).verified()
     }
 
     /// The same stream, marked as belonging to its device.

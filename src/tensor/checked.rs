@@ -103,11 +103,13 @@ impl Meta {
 /// Whether the tensor is on the CPU with memory (so not empty), strides, no byte offset and no flags.
 #[inline(always)]
 pub(crate) fn is_fast(tensor: &DLTensor, flags: u64) -> bool {
-    tensor.device.device_type == kDLCPU
-        && !tensor.data.is_null()
-        && !tensor.strides.is_null()
-        && tensor.byte_offset == 0
-        && flags == 0
+    tensor.device.device_type == kDLCPU && has_address(tensor) && flags == 0
+}
+
+/// Whether the tensor has memory (so is not empty), strides and no byte offset.
+#[inline(always)]
+pub(crate) fn has_address(tensor: &DLTensor) -> bool {
+    !tensor.data.is_null() && !tensor.strides.is_null() && tensor.byte_offset == 0
 }
 
 /// A description that has been checked, from which a snapshot can be made.

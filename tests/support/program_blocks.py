@@ -6,11 +6,13 @@ from typing import Any
 
 import dlx
 
-from support.program_state import REFUSED, Block, Item, State
+from support.program_libraries import LibraryOperations
+from support.program_state import REFUSED, Block, Item
 from support.simulated_kernels import read, write
+from support.simulated_objects import Stream
 
 
-class BlockOperations(State):
+class BlockOperations(LibraryOperations):
     """Operations of blocks."""
 
     def borrow(self, a: int, b: int, c: int) -> None:
@@ -24,15 +26,7 @@ class BlockOperations(State):
     def _borrow(
         self, numbers: list[int], kinds: int, stream: int | None, *, out: bool = False
     ) -> None:
-        items: list[tuple[Item, bool]] = []
-        lent: list[Any] = []
-        for number in numbers:
-            item = self.find(number, self._may_be_lent)
-            if item is not None:
-                whole = self.may_be_taken(item) and not (item.tensors and kinds % 2)
-                item.lent = True
-                items.append((item, whole))
-                lent.append(item.array if whole else item.tensors[-1])
+        items, lent = self._lend(numbers, kinds)
         if not items:
             return
         order: dict[str, Any] = {}
@@ -42,6 +36,59 @@ class BlockOperations(State):
             order["out"] = lent.pop()
         block = dlx.borrow(*lent, **order)
         self._enter("borrow", block, items, kinds)
+
+    def _lend(
+        self, numbers: list[int], kinds: int
+    ) -> tuple[list[tuple[Item, bool]], list[Any]]:
+        items: list[tuple[Item, bool]] = []
+        lent: list[Any] = []
+        for number in numbers:
+            item = self.find(number, self._may_be_lent)
+            if item is not None:
+                whole = self.may_be_taken(item) and not (item.tensors and kinds % 2)
+                item.lent = True
+                items.append((item, whole))
+                lent.append(item.array if whole else item.tensors[-1])
+        return items, lent
+
+    def launch(self, a: int, b: int, c: int) -> None:
+        """Launch a kernel on up to three, on a given stream or the first one's.
+
+        A library may switch to another stream in the function.
+        """
+        if self.unordered:
+            return
+        items, lent = self._lend([a, b, a + 1][: 1 + b % 3], c)
+        if not items:
+            return
+        order = {} if c % 4 else {"stream": self.order(self.streams[b])}
+        # The streams that they work on live until the call has ended.
+        held = [library.current_stream() for library in self.libraries]
+        launched: list[Stream] = []
+        calls = self.sim.counts["calls"]
+
+        @dlx.launcher
+        def kernel(*addresses: int, stream: int) -> None:
+            if self.sim.counts["calls"] == calls:
+                self.count("launch without a call")
+            lead = self.streams.named(stream) or Stream(self.sim, stream)
+            launched.append(lead)
+            if self.captures(lead) or self.may_launch(lead):
+                for address in addresses:
+                    self.sim.call("sim_launch", stream, b % 2, address, 16)
+            if c % 5 == 0 and self.muted != "launch":
+                self.switch(a, b, c)
+
+        left = self.call("launch", lambda: kernel(*lent, **order))
+        del held
+        if not launched:
+            for item, _ in items:
+                item.lent = False
+            return
+        if not any(whole for _, whole in items):
+            self.fork(launched[0])
+        for item, whole in items:
+            self._returned(item, whole, is_joined=left is not REFUSED)
 
     def use(self, a: int, b: int, c: int) -> None:
         """Use a tensor for a block."""
@@ -98,20 +145,24 @@ class BlockOperations(State):
             self.fork(block.stream)
         left = self.call(block.path, lambda: block.context.__exit__(None, None, None))
         for item, whole in block.items:
-            item.lent = False
-            # These wait, too, and may be in the capture already.
-            self.fork(item.library.current_stream())
-            for tensor in item.tensors:
-                self.fork(tensor.stream)
-            if left is REFUSED or not was_joined:
-                self._not_joined(item, whole)
-                continue
-            item.told()
-            item.stale = whole
-            item.unknown = not item.has_table
-            if whole and not item.has_table:
-                item.tensors.clear()
-                self.forget(item)
+            self._returned(item, whole, is_joined=left is not REFUSED and was_joined)
+
+    def _returned(self, item: Item, whole: bool, *, is_joined: bool) -> None:
+        """Note what is true of an item after a block or a launch."""
+        item.lent = False
+        # These wait, too, and may be in the capture already.
+        self.fork(item.library.current_stream())
+        for tensor in item.tensors:
+            self.fork(tensor.stream)
+        if not is_joined:
+            self._not_joined(item, whole)
+            return
+        item.told()
+        item.stale = whole
+        item.unknown = not item.has_table
+        if whole and not item.has_table:
+            item.tensors.clear()
+            self.forget(item)
 
     def _not_joined(self, item: Item, whole: bool) -> None:
         """Note that a capture forbade to order the end of the block."""

@@ -239,8 +239,12 @@ class State:
             result, path = REFUSED, f"{path}, refused"
         else:
             path += " in a capture" if self.capturing is not None else ""
-        self.counts[path] = self.counts.get(path, 0) + 1
+        self.count(path)
         return result
+
+    def count(self, what: str) -> None:
+        """Count that something was done."""
+        self.counts[what] = self.counts.get(what, 0) + 1
 
     def add(self, item: Item, tensor: dlx.Tensor) -> None:
         """Use a new tensor from now on; one of a capture lives as long as that."""

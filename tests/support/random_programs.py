@@ -4,7 +4,7 @@
 PYTHONPATH=tests .venv/bin/python -m support.random_programs --count 1000000 --seed 1
 ```
 
-This takes about 95 minutes on one core. A program that fails is made shorter and
+This takes about 55 minutes on one core. A program that fails is made shorter and
 printed, with its number: `--first NUMBER --count 1` runs it alone. dlx keeps its pools
 and lists from one program to the next, so that a failure may need the ones before:
 those since the last multiple of 5000, where a new process begins.

@@ -337,7 +337,7 @@ class Simulation:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many objects of each kind are alive."""
+        """Return how many objects of each kind are alive, and the calls until now."""
         counts: dict[str, int] = self._report("sim_counts")
         return counts
 

@@ -28,7 +28,7 @@ from support.simulated_kernels import settle
 
 
 @dataclass(eq=False)
-class Program(LibraryOperations, ImportOperations, CaptureOperations):
+class Program(ImportOperations, CaptureOperations):
     """A running program."""
 
     def run(self, steps: Sequence[Step]) -> None:
@@ -81,7 +81,12 @@ class Program(LibraryOperations, ImportOperations, CaptureOperations):
 
 STEPS = [
     name
-    for base in (*Program.__bases__, BlockOperations)
+    for base in (
+        LibraryOperations,
+        ImportOperations,
+        CaptureOperations,
+        BlockOperations,
+    )
     for name in vars(base)
     if not name.startswith("_") and name not in vars(State)
 ]

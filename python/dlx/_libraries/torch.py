@@ -94,6 +94,21 @@ def samples(torch: ModuleType) -> list[Sample]:
     return found
 
 
+def key_sets(torch: ModuleType, backend: str) -> list[int] | None:
+    """Return the key sets of plain tensors, outside and in inference mode.
+
+    They are put together as in torch's `TensorImpl.cpp`, which needs no device. None if
+    torch does not name the keys.
+    """
+    key, key_set = torch._C.DispatchKey, torch._C.DispatchKeySet
+    names = [backend, f"Autocast{backend}", f"Autograd{backend}", "ADInplaceOrView"]
+    try:
+        of, cast, grad, view = (key_set(getattr(key, name)) for name in names)
+    except AttributeError:
+        return None
+    return [(of | cast | grad | view).raw_repr(), (of | cast).raw_repr()]
+
+
 def _dual(torch: Any, x: Any) -> Any:
     """Return ``x`` with a tangent, by what needs no import."""
     level = torch.autograd.forward_ad._current_level
@@ -161,8 +176,17 @@ _WRAPPERS = (
 
 
 def increment_of(tensor: Any) -> Any:
-    """Return what tells torch that a tensor was written to; older versions lack it."""
-    return getattr(_of(tensor).autograd.graph, "increment_version", None)
+    """Return the function that tells torch that a sequence of tensors was written to.
+
+    None if torch has none.
+    """
+    torch = _of(tensor)
+    try:
+        torch._C._increment_version(())
+    except (AttributeError, TypeError):  # of older versions, which take one tensor
+        told = getattr(torch.autograd.graph, "increment_version", None)
+        return told and (lambda tensors: [told(x) for x in tensors])
+    return torch._C._increment_version
 
 
 def has_tangent(tensor: Any) -> bool:

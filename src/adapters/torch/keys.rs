@@ -26,8 +26,9 @@ pub(super) struct Layout {
     storage: usize,
     base: usize,
     nbytes: usize,
-    /// The keys of a plain CPU tensor, outside and in inference mode.
-    plain: [u64; 2],
+    /// The keys of a plain tensor, outside and in inference mode: on the CPU, and on a CUDA device. Where those are unknown,
+    /// the CPU's stand in for them.
+    plain: [[u64; 2]; 2],
     /// Whether the tensor of a `TensorImpl` records gradients.
     records: Option<Records>,
 }
@@ -70,7 +71,7 @@ impl Layout {
         let keys = unsafe { word(tensor_impl, self.keys) };
         // SAFETY: as above.
         let autograd = unsafe { word(tensor_impl, self.autograd) };
-        match (self.plain.contains(&keys), autograd) {
+        match (self.plain.as_flattened().contains(&keys), autograd) {
             (true, 0) => Found::Plain,
             (true, _) => Found::MayRecord,
             (false, _) => Found::Unknown,

@@ -230,13 +230,9 @@ impl Launched {
                 vectorcall(self.function.bind(py), &mut call.taken, names.as_ref())
             });
             let ended = self.end(py, call, has_run);
-            match (result, ended) {
-                (Err(raised), Err(error)) if has_run => {
-                    error.value(py).setattr("__context__", raised.value(py))?;
-                    Err(error)
-                }
-                (Ok(_), Err(error)) => Err(error),
-                (result, _) => result,
+            match has_run {
+                true => both(py, result, ended),
+                false => result,
             }
         })
     }
@@ -252,6 +248,22 @@ impl Launched {
             }
         }
         call.loan.end(py).and(told)
+    }
+}
+
+/// What the function has returned or raised, unless the end of the loan has failed.
+pub(super) fn both<'py>(
+    py: Python<'py>,
+    result: PyResult<Bound<'py, PyAny>>,
+    ended: PyResult<()>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match (result, ended) {
+        (Err(raised), Err(error)) => {
+            error.value(py).setattr("__context__", raised.value(py))?;
+            Err(error)
+        }
+        (Ok(_), Err(error)) => Err(error),
+        (result, Ok(())) => result,
     }
 }
 

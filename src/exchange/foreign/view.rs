@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::abi::DLTensor;
+use crate::abi::{DLTensor, kDLCPU, kDLCUDA};
 use crate::cpython::interpreter::PythonOwner;
-use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
+use crate::tensor::checked::{Checked, Meta, dimensions, has_address, is_exact, is_fast};
 use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::device;
 use crate::types::error::Error;
 use crate::types::layout::MAX_NDIM;
 
@@ -38,13 +39,18 @@ impl<'a, 'py> View<'a, 'py> {
         Ok(*self.tensor)
     }
 
-    /// The tensor without its dimensions, and the offset of its last element from the first, if it has the common form and
-    /// row-major elements; `None` for all others.
+    /// The tensor without its dimensions, and the offset of its last element from the first, if it has row-major elements in
+    /// memory of the CPU or of a CUDA device; `None` for all others.
     #[inline(always)]
     pub(crate) fn row_major(&self) -> Option<(Meta, u32)> {
         let tensor = self.tensor;
         let ndim = usize::try_from(tensor.ndim).ok()?;
-        if !is_fast(tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
+        let device = match tensor.device.device_type {
+            kDLCPU => device::CPU,
+            kDLCUDA => tensor.device,
+            _ => return None,
+        };
+        if !has_address(tensor) || ndim > MAX_NDIM || tensor.shape.is_null() {
             return None;
         }
         let read = |values: *mut i64, index: usize| {
@@ -63,7 +69,8 @@ impl<'a, 'py> View<'a, 'py> {
         }
         // No elements have no last one.
         let last = u32::try_from(size - 1).ok()?;
-        Some((Meta::on_cpu(tensor.data, tensor.dtype, 0), last))
+        let meta = Meta::on_cpu(tensor.data, tensor.dtype, 0);
+        Some((Meta { device, ..meta }, last))
     }
 
     /// A snapshot with a copy of the dimensions, and a reference to the object to keep the memory.

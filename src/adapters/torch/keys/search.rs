@@ -12,7 +12,8 @@
 //! tangents     = the first of the only two words of the autograd states that are NULL but where a tangent was set
 //! storage      = the only word before `keys` that points to the StorageImpl in every plain sample
 //! base, nbytes = the only words of the StorageImpls that are start and size of the memory in every plain sample
-//! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has
+//! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has;
+//!                for CUDA those that torch's keys make, if the keys of the CPU make these two
 //! ```
 //!
 //! If any of this fails, dlx asks torch about every tensor. Whether a tensor records gradients is no word: for a view it
@@ -99,7 +100,19 @@ impl Layout {
         }
         let size = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
         // SAFETY: the size of the class of all samples.
-        Ok(unsafe { Self::fitting(&samples, size, &memory) })
+        let found = unsafe { Self::fitting(&samples, size, &memory) };
+        let Some(found) = found else { return Ok(None) };
+        let made = |backend| {
+            let module = py.import("dlx._libraries.torch")?;
+            let made = module.call_method1("key_sets", (torch, backend))?;
+            made.extract::<Option<[u64; 2]>>()
+        };
+        let [cpu, _] = found.plain;
+        let plain = match (made("CPU")?, made("CUDA")?) {
+            (Some(proof), Some(cuda)) if proof == cpu => [cpu, cuda],
+            _ => found.plain,
+        };
+        Ok(Some(Self { plain, ..found }))
     }
 
     /// The only layout that fits the samples.
@@ -146,7 +159,7 @@ impl Layout {
         // Samples of inference mode come last, so equal sets are adjacent.
         sets.dedup();
         let lies = |of: &Sample<'_>| of.storage.is_none() && sets.contains(&of.keys);
-        let plain = sets[..].try_into().ok()?;
+        let cpu = sets[..].try_into().ok()?;
         let agrees = |&records: &Records| {
             let address = |of: &Sample<'_>| pointer(of.address);
             // SAFETY: the `TensorImpl` of a live tensor, and the function that torch has for it (S8, torch's functions).
@@ -161,7 +174,7 @@ impl Layout {
             storage: storage * WORD,
             base: base * WORD,
             nbytes: nbytes * WORD,
-            plain,
+            plain: [cpu; 2],
             records: records().filter(agrees),
         })
     }
