@@ -14,7 +14,7 @@ use pyo3::types::{PyBool, PyCFunction, PyTuple};
 
 use crate::adapters::numpy;
 use crate::api::entry::{Entry, Name, add};
-use crate::copy::request::Request;
+use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::{counted, guard, raised};
 use crate::import::cache;
 use crate::import::{ladder, table};
@@ -103,23 +103,22 @@ unsafe fn asked(
     unsafe { noted(made, arguments) }
 }
 
-/// What the keywords `device` and `copy` ask for, if they are spelled as usual: by interned names, with `"cpu"` and a
-/// bool, or None; `None` for any other keywords.
+/// What the keywords `device`, `copy` and `stream` ask for, if they are spelled as usual: by interned names, with `"cpu"`, a
+/// bool and anything, or None; `None` for any other keywords.
 ///
 /// # Safety
 ///
 /// As for [`called`], with one positional argument, and `keywords` not NULL.
 #[inline(always)]
-unsafe fn requested(
+unsafe fn requested<'a, 'py>(
+    py: Python<'py>,
     arguments: *const *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
-) -> Option<Request<'static, 'static>> {
-    // SAFETY: the caller's promise.
-    let py = unsafe { Python::assume_attached() };
+) -> Option<(Request<'static, 'static>, Option<Borrowed<'a, 'py, PyAny>>)> {
     // SAFETY: the caller's promise.
     let keywords = unsafe { Borrowed::from_ptr(py, keywords) };
     let keywords = keywords.cast::<PyTuple>().ok()?;
-    let (mut device, mut copy) = (None, None);
+    let (mut device, mut copy, mut stream) = (None, None, None);
     for index in 0..keywords.len() {
         // SAFETY: the caller passes one value for each keyword, after the positional argument.
         let value = unsafe { arguments.add(1 + index) };
@@ -133,15 +132,18 @@ unsafe fn requested(
             copy = Some(truth(&value)?);
         } else if name.is(intern!(py, "device")) && device.is_none() {
             device = Some(device::usual(&value)?);
+        } else if name.is(intern!(py, "stream")) && stream.is_none() {
+            stream = Some(Some(value).filter(|value| !value.is_none()));
         } else {
             return None;
         }
     }
-    Some(Request {
+    let request = Request {
         device: device.flatten(),
         copy: copy.flatten(),
         ..Request::NOTHING
-    })
+    };
+    Some((request, stream.flatten()))
 }
 
 /// The bool, or `None` for None; `None` outside for anything else.
@@ -197,13 +199,18 @@ unsafe fn as_asked(
     // SAFETY: the caller's promise.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's promise.
-    let request = unsafe { requested(arguments, keywords) }?;
+    let (request, stream) = unsafe { requested(py, arguments, keywords) }?;
+    let asked = stream.as_deref().map(Asked::by_argument);
+    let request = Request {
+        stream: asked.as_ref(),
+        ..request
+    };
     // SAFETY: the caller's promise.
     let x = unsafe { arguments.read() };
     // SAFETY: the caller's promise.
     let x = unsafe { Borrowed::from_ptr(py, x) };
     let copies = request.copy == Some(true);
-    if !copies && numpy::is_ndarray(&x) {
+    if !copies && asked.is_none() && numpy::is_ndarray(&x) {
         // An array is on the CPU, and no copy. Called by the pointer, the entry is compiled once.
         let fast = Entry::of(Name::FromDlpack).functions()?.fast;
         // SAFETY: the caller's promise, without the keywords.

@@ -8,7 +8,7 @@ use crate::abi::DLDevice;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};
-use crate::stream::{self, Namer, Stream};
+use crate::stream::{self, Namer, Stream, WorkStream};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
@@ -23,6 +23,37 @@ pub(crate) struct Lent {
     then: Option<Stream>,
 }
 
+/// What libraries have answered that were asked for their streams together: each is asked once.
+#[derive(Default)]
+pub(super) struct Answers([Option<(WorkStream, DLDevice, Stream)>; 4]);
+
+impl Answers {
+    /// The stream that `library` works on now.
+    fn stream(
+        &mut self,
+        py: Python<'_>,
+        library: &Library,
+        device: DLDevice,
+    ) -> PyResult<Option<Stream>> {
+        let Library::Table(work_stream) = library else {
+            return library.stream(py, device);
+        };
+        let known = self.0.iter().flatten();
+        for (of, there, stream) in known {
+            if of.is(*work_stream) && *there == device {
+                return Ok(Some(stream.clone()));
+            }
+        }
+        let stream = library.stream(py, device)?;
+        if let Some(stream) = &stream
+            && let Some(free) = self.0.iter_mut().find(|place| place.is_none())
+        {
+            *free = Some((*work_stream, device, stream.clone()));
+        }
+        Ok(stream)
+    }
+}
+
 impl Lent {
     pub(super) fn new(snapshot: Snapshot, library: Option<Library>) -> Self {
         Self {
@@ -32,9 +63,7 @@ impl Lent {
             then: None,
         }
     }
-}
 
-impl Lent {
     /// Where the tensor is.
     pub(crate) fn device(&self) -> DLDevice {
         self.snapshot.meta().device
@@ -49,9 +78,9 @@ impl Lent {
     }
 
     /// The stream that its library works on now, if the library can tell.
-    fn now(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
+    fn now(&self, py: Python<'_>, answers: &mut Answers) -> PyResult<Option<Stream>> {
         match &self.library {
-            Some(library) => library.stream(py, self.device()),
+            Some(library) => answers.stream(py, library, self.device()),
             None => Ok(self.snapshot.usage().and_then(StreamUsage::now)),
         }
     }
@@ -59,7 +88,7 @@ impl Lent {
     /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();
-        if let Some(stream) = self.now(py)? {
+        if let Some(stream) = self.now(py, &mut Answers::default())? {
             return Ok(stream);
         }
         match self.snapshot.usage().and_then(StreamUsage::stream) {
@@ -69,8 +98,13 @@ impl Lent {
     }
 
     /// Adds what the block's stream has to wait for.
-    pub(crate) fn collect(&mut self, py: Python<'_>, waits: &mut Waits) -> PyResult<()> {
-        let now = self.now(py)?;
+    pub(super) fn collect(
+        &mut self,
+        py: Python<'_>,
+        answers: &mut Answers,
+        waits: &mut Waits,
+    ) -> PyResult<()> {
+        let now = self.now(py, answers)?;
         match (&self.library, self.snapshot.usage()) {
             (None, Some(usage)) => {
                 self.covered = usage.uses().clone();
@@ -88,14 +122,23 @@ impl Lent {
     }
 
     /// The snapshot for the block's view: ready on `stream`.
-    pub(crate) fn view(&self, stream: &Stream) -> Result<Snapshot, Error> {
-        self.snapshot.used(StreamUsage::ready_after(stream.clone()))
+    pub(crate) fn view(&mut self, stream: &Stream) -> Result<Snapshot, Error> {
+        let usage = StreamUsage::ready_after(stream.clone());
+        match self.snapshot.set_usage(usage) {
+            Ok(()) => Ok(self.snapshot.clone()),
+            Err(usage) => self.snapshot.used(usage),
+        }
     }
 
     /// Adds the streams that have to wait for the block's stream; returns whether the library has changed its stream
     /// since the block was entered, so that the earlier one, which may be gone, does not wait.
-    pub(crate) fn collect_back(&self, py: Python<'_>, back: &mut Waits) -> PyResult<bool> {
-        let now = self.now(py)?;
+    pub(super) fn collect_back(
+        &self,
+        py: Python<'_>,
+        answers: &mut Answers,
+        back: &mut Waits,
+    ) -> PyResult<bool> {
+        let now = self.now(py, answers)?;
         now.iter().for_each(|now| back.add(now));
         if let (None, Some(usage)) = (&self.library, self.snapshot.usage())
             && let Some(own) = usage.stream()

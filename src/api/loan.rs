@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 
 use crate::abi::DLDevice;
 use crate::api::accepted::Accepted;
-use crate::api::lent::Lent;
+use crate::api::lent::{Answers, Lent};
 use crate::api::writing;
 use crate::driver::Capture;
 use crate::import::view::lend;
@@ -120,6 +120,9 @@ impl Loan {
         if self.stream.is_none() {
             self.stream = stream_of(&lent, wanted, x.py())?;
         }
+        if self.ordered.is_empty() {
+            self.ordered.reserve_exact(self.views.capacity());
+        }
         self.ordered.push((place, lent));
         Ok(None)
     }
@@ -130,7 +133,7 @@ impl Loan {
             return Ok(());
         }
         self.order(py)?;
-        for (place, lent) in &self.ordered {
+        for (place, lent) in &mut self.ordered {
             let snapshot = match &self.stream {
                 Some(stream) => lent.view(stream)?,
                 None => lent.snapshot.clone(),
@@ -149,9 +152,9 @@ impl Loan {
         let Some(stream) = &self.stream else {
             return Ok(());
         };
-        let mut waits = Waits::default();
+        let (mut waits, mut answers) = (Waits::default(), Answers::default());
         for (_, lent) in &mut self.ordered {
-            lent.collect(py, &mut waits)?;
+            lent.collect(py, &mut answers, &mut waits)?;
         }
         let joined = order::enter(stream, &waits);
         // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
@@ -249,12 +252,12 @@ fn join_back(
     entered: Option<Capture>,
 ) -> PyResult<()> {
     let lent = || ordered.iter().map(|(_, lent)| lent);
-    let mut back = Waits::default();
+    let (mut back, mut answers) = (Waits::default(), Answers::default());
     let mut result = Ok(());
     let mut has_changed = false;
     for lent in lent() {
         // Join every tensor, even if another one fails.
-        match lent.collect_back(py, &mut back) {
+        match lent.collect_back(py, &mut answers, &mut back) {
             Ok(changed) => has_changed |= changed,
             Err(error) => result = result.and(Err(error)),
         }

@@ -33,6 +33,8 @@ pub(crate) struct Table {
     pub(crate) work_stream: Option<WorkStream>,
     /// The check that an object must pass before the table is trusted.
     guard: Option<Guard>,
+    /// Whether the table is of a DLPack whose flags dlx knows.
+    has_known_flags: bool,
 }
 
 /// Refuses an object that its library's table would export wrongly; `true` if gradients matter.
@@ -103,6 +105,7 @@ impl Table {
                     allocator: api.managed_tensor_allocator,
                     work_stream: api.current_work_stream.map(WorkStream::new),
                     guard: None,
+                    has_known_flags: version.minor <= DLPACK_MINOR_VERSION,
                 });
             }
             header = NonNull::new(*prev_api)?;
@@ -137,10 +140,11 @@ impl Table {
         self.export_unguarded(object)
     }
 
-    /// Whether no object has to pass a check before the table is trusted.
+    /// Whether a view says all that matters to a reader of elements of whole bytes: no object has to be checked, and no flag
+    /// of the table's DLPack changes what they are.
     #[inline(always)]
-    pub(crate) fn is_unguarded(&self) -> bool {
-        self.guard.is_none()
+    pub(crate) fn tells_all_by_view(&self) -> bool {
+        self.guard.is_none() && self.has_known_flags
     }
 
     #[inline(always)]

@@ -137,10 +137,11 @@ fn from_table(
     };
     if let Some(kind) = kind
         && kind.is_plain()
-        && let Some((tensor, _)) = Meta::of_fast(&managed)
+        && let Ok((tensor, flags)) = managed.read()
+        && let Some(meta) = Meta::usual(tensor, flags)
     {
-        kind.check_table(x, tensor.dtype, tensor.data)?;
-        return Ok((managed, None));
+        kind.check_table(x, meta.dtype, meta.data)?;
+        return Ok((managed, work_stream(table, meta.device)));
     }
     let checked = checked::of_managed(&managed);
     let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
-use crate::abi::{DLTensor, kDLCPU};
+use crate::abi::{DLDevice, DLTensor, kDLCPU};
 use crate::adapters::torch::{self, TorchClass};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
@@ -160,9 +160,10 @@ fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
         _ => table.work_stream,
     };
     let is_lent = match kind {
-        Some(kind) if work_stream.is_none() => kind.holds_view(x, &meta, last),
-        Some(kind) => kind.is_plain(),
-        None => table.is_unguarded() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok(),
+        Some(kind) => kind.holds_view(x, &meta, last),
+        None => {
+            table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
+        }
     };
     Ok(is_lent.then_some(RowMajor {
         meta,
@@ -193,7 +194,7 @@ fn of_table(
                     // First: it may run code that changes the tensor.
                     kind.check_borrow(x, meta.dtype)?;
                     if kind.holds_view(x, &meta, last) {
-                        return Ok((snapshot, None));
+                        return Ok((snapshot, library(table, meta.device)));
                     }
                     Ok(Some(snapshot))
                 }
@@ -209,7 +210,7 @@ fn of_table(
     slow(x, table, kind, lent)
 }
 
-/// The rest of [`of_table`], with what the table has lent of a torch tensor that is no plain one on the CPU.
+/// The rest of [`of_table`], with what the table has lent of a torch tensor that has not the usual form.
 #[inline(never)]
 fn slow(
     x: &Bound<'_, PyAny>,
@@ -245,8 +246,14 @@ fn slow(
         }
     };
     let device = snapshot.meta().device;
+    Ok((snapshot, library(table, device)))
+}
+
+/// The library of a table, for a device with streams.
+#[inline(always)]
+fn library(table: &Table, device: DLDevice) -> Option<Library> {
     let work_stream = table.work_stream.filter(|_| stream::has_streams(device));
-    Ok((snapshot, work_stream.map(Library::Table)))
+    work_stream.map(Library::Table)
 }
 
 /// A snapshot of the view that the table lends.

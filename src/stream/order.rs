@@ -63,6 +63,9 @@ impl Waits {
 ///
 /// `BufferError` if that would invalidate a capture; errors of the driver.
 pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Result<(), Error> {
+    if consumer.is(producer) {
+        return Ok(());
+    }
     let mut waits = Waits::default();
     waits.add(producer);
     all(consumer, &waits, joined)

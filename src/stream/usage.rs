@@ -17,7 +17,7 @@ use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
 use crate::stream::set::set;
 use crate::stream::work_stream::WorkStream;
-use crate::types::error::{Error, forgotten};
+use crate::types::error::{Error, unseen};
 
 /// When memory used by a stream is released to its producer.
 ///
@@ -117,16 +117,18 @@ pub(crate) struct Producer {
 impl Producer {
     /// The stream that the producer works on in this thread, or `None` if it cannot tell.
     pub(crate) fn now(&self) -> Option<Stream> {
-        let device = self.then.device();
         let ask = |py: Python<'_>| {
             let _pending = Pending::save(py);
-            // An exception is dropped, so PyO3 must count the attachment.
-            Python::attach(|py| {
-                let named = self.library.stream(py, device);
-                named.unwrap_or_else(|error| {
-                    forgotten(py, error);
-                    None
-                })
+            let named = match &self.library {
+                Library::Table(_) => self.library.stream(py, self.then.device()),
+                // It runs Python code, so PyO3 must count the attachment.
+                Library::Interface(_) => {
+                    Python::attach(|py| self.library.stream(py, self.then.device()))
+                }
+            };
+            named.unwrap_or_else(|error| {
+                unseen(error);
+                None
             })
         };
         attach_uncounted(ask).flatten()

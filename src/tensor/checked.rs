@@ -91,25 +91,24 @@ impl Meta {
         }
     }
 
-    /// The fields of a tensor for which [`is_fast`] holds, from a library that is trusted for those.
+    /// The memory of a tensor of the usual form, from a library that is trusted for its fields: some elements on the CPU or a
+    /// CUDA device, with shape, strides, and neither a byte offset nor flags; `None` for all others.
     #[inline(always)]
-    pub(crate) fn of_fast(managed: &ManagedVersioned) -> Option<(&DLTensor, Self)> {
-        let (tensor, flags) = managed.read().ok()?;
+    pub(crate) fn usual(tensor: &DLTensor, flags: u64) -> Option<Self> {
+        let device = match tensor.device.device_type {
+            kDLCPU => device::CPU,
+            kDLCUDA => tensor.device,
+            _ => return None,
+        };
+        let is_usual = !tensor.data.is_null()
+            && !tensor.shape.is_null()
+            && !tensor.strides.is_null()
+            && tensor.ndim as usize <= layout::MAX_NDIM
+            && tensor.byte_offset == 0
+            && flags == 0;
         let meta = Self::on_cpu(tensor.data, tensor.dtype, 0);
-        is_fast(tensor, flags).then_some((tensor, meta))
+        is_usual.then_some(Self { device, ..meta })
     }
-}
-
-/// Whether the tensor is on the CPU with memory (so not empty), strides, no byte offset and no flags.
-#[inline(always)]
-pub(crate) fn is_fast(tensor: &DLTensor, flags: u64) -> bool {
-    tensor.device.device_type == kDLCPU && has_address(tensor) && flags == 0
-}
-
-/// Whether the tensor has memory (so is not empty), strides and no byte offset.
-#[inline(always)]
-pub(crate) fn has_address(tensor: &DLTensor) -> bool {
-    !tensor.data.is_null() && !tensor.strides.is_null() && tensor.byte_offset == 0
 }
 
 /// A description that has been checked, from which a snapshot can be made.

@@ -156,6 +156,17 @@ impl Snapshot {
         self
     }
 
+    /// Sets the streams of a snapshot that has none and that nobody shares; returns them if it has, or somebody does.
+    pub(crate) fn set_usage(&mut self, usage: StreamUsage) -> Result<(), StreamUsage> {
+        match self.0.get_mut() {
+            Some(fields) if fields.usage.is_none() => {
+                fields.usage = Some(Arc::new(usage));
+                Ok(())
+            }
+            _ => Err(usage),
+        }
+    }
+
     /// New uninitialized CPU memory, contiguous in row-major order.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
         dtype::known(dtype)?;

@@ -5,13 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::abi::{DLTensor, kDLCPU, kDLCUDA};
+use crate::abi::DLTensor;
 use crate::cpython::interpreter::PythonOwner;
-use crate::tensor::checked::{Checked, Meta, dimensions, has_address, is_exact, is_fast};
+use crate::tensor::checked::{Checked, Meta, dimensions, is_exact};
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::device;
 use crate::types::error::Error;
-use crate::types::layout::MAX_NDIM;
 
 /// A view that a table has just lent; whoever has it runs no code of the library until it is read.
 pub(crate) struct View<'a, 'py> {
@@ -26,33 +24,25 @@ impl<'a, 'py> View<'a, 'py> {
         Self { object, tensor }
     }
 
-    /// The tensor itself, to be passed on. With `may_be_fast`, one of the common form is not checked further.
+    /// The tensor itself, to be passed on. With `may_be_fast`, one of the usual form is not checked further.
     ///
     /// # Errors
     ///
     /// `BufferError` for what dlx would have to correct: nothing would own the correction.
     #[inline(always)]
     pub(crate) fn tensor(self, may_be_fast: bool) -> Result<DLTensor, Error> {
-        if !(may_be_fast && is_fast(self.tensor, 0)) {
+        if !(may_be_fast && Meta::usual(self.tensor, 0).is_some()) {
             self.check_exact()?;
         }
         Ok(*self.tensor)
     }
 
-    /// The tensor without its dimensions, and the offset of its last element from the first, if it has row-major elements in
-    /// memory of the CPU or of a CUDA device; `None` for all others.
+    /// The tensor without its dimensions, and the offset of its last element from the first, if it has the usual form and
+    /// row-major elements; `None` for all others.
     #[inline(always)]
     pub(crate) fn row_major(&self) -> Option<(Meta, u32)> {
         let tensor = self.tensor;
-        let ndim = usize::try_from(tensor.ndim).ok()?;
-        let device = match tensor.device.device_type {
-            kDLCPU => device::CPU,
-            kDLCUDA => tensor.device,
-            _ => return None,
-        };
-        if !has_address(tensor) || ndim > MAX_NDIM || tensor.shape.is_null() {
-            return None;
-        }
+        let meta = Meta::usual(tensor, 0)?;
         let read = |values: *mut i64, index: usize| {
             // SAFETY: the producer lends `ndim` extents and strides until it regains control (R129).
             let value = unsafe { values.add(index) };
@@ -60,7 +50,7 @@ impl<'a, 'py> View<'a, 'py> {
             unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
         };
         let mut size = 1_i64;
-        for index in (0..ndim).rev() {
+        for index in (0..tensor.ndim as usize).rev() {
             let extent = read(tensor.shape, index);
             if extent != 1 && read(tensor.strides, index) != size {
                 return None;
@@ -69,8 +59,7 @@ impl<'a, 'py> View<'a, 'py> {
         }
         // No elements have no last one.
         let last = u32::try_from(size - 1).ok()?;
-        let meta = Meta::on_cpu(tensor.data, tensor.dtype, 0);
-        Some((Meta { device, ..meta }, last))
+        Some((meta, last))
     }
 
     /// A snapshot with a copy of the dimensions, and a reference to the object to keep the memory.
@@ -84,7 +73,7 @@ impl<'a, 'py> View<'a, 'py> {
         Ok(checked.over(self.owner()))
     }
 
-    /// As [`Self::snapshot`], without checks if the tensor has the common form: then also the offset of its last element, if
+    /// As [`Self::snapshot`], without checks if the tensor has the usual form: then also the offset of its last element, if
     /// that is known (`Snapshot::import_fast`).
     #[inline(always)]
     pub(crate) fn fast_snapshot(&self) -> PyResult<(Snapshot, Option<u32>)> {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::{Snapshot, Source};
 use crate::abi::DLTensor;
 use crate::stream::usage::StreamUsage;
-use crate::tensor::checked::{Checked, Meta, dimensions, is_fast};
+use crate::tensor::checked::{Checked, Meta, dimensions};
 use crate::tensor::managed::{Managed, ManagedTensor, ManagedVersioned};
+use crate::types::device;
 use crate::types::error::Error;
-use crate::types::layout::MAX_NDIM;
 
 impl Snapshot {
     /// Takes ownership of a foreign tensor, or returns it unchanged with the reason.
@@ -48,25 +48,25 @@ impl Snapshot {
         Self::import(managed, None).map_err(|(error, _)| error)
     }
 
-    /// Takes ownership of a tensor that [`Meta::of_fast`] accepts; returns others. Also returns the offset of the last
-    /// element from the first, in elements, if it fits 32 bits and its computation cannot have overflowed.
+    /// Takes ownership of a tensor on the CPU that [`Meta::usual`] accepts; returns others. Also returns the offset of the
+    /// last element from the first, in elements, if it fits 32 bits and its computation cannot have overflowed.
     #[inline(always)]
     pub(crate) fn import_fast(
         managed: ManagedVersioned,
     ) -> Result<(Self, Option<u32>), ManagedVersioned> {
-        let Some((tensor, meta)) = Meta::of_fast(&managed) else {
+        let Ok((tensor, flags)) = managed.read() else {
             return Err(managed);
         };
-        let ndim = tensor.ndim as usize;
-        if ndim > MAX_NDIM || tensor.shape.is_null() {
+        let Some(meta) = Meta::usual(tensor, flags).filter(|meta| meta.device == device::CPU)
+        else {
             return Err(managed);
-        }
-        let (shape, strides) = (tensor.shape, tensor.strides);
+        };
+        let (ndim, places) = (tensor.ndim as usize, (tensor.shape, tensor.strides));
         // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
-        Ok(unsafe { Self::read(meta, managed.into(), ndim, (shape, strides)) })
+        Ok(unsafe { Self::read(meta, managed.into(), ndim, places) })
     }
 
-    /// A snapshot over `source` of a tensor for which [`is_fast`] holds, with the offset of its last element as in
+    /// A snapshot over `source` of a tensor that [`Meta::usual`] accepts, with the offset of its last element as in
     /// [`Self::import_fast`]; `None` if it has another form.
     ///
     /// # Safety
@@ -77,13 +77,10 @@ impl Snapshot {
         tensor: &DLTensor,
         source: impl FnOnce() -> Source,
     ) -> Option<(Self, Option<u32>)> {
-        let ndim = tensor.ndim as usize;
-        if !is_fast(tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
-            return None;
-        }
-        let meta = Meta::on_cpu(tensor.data, tensor.dtype, 0);
+        let meta = Meta::usual(tensor, 0)?;
+        let (ndim, places) = (tensor.ndim as usize, (tensor.shape, tensor.strides));
         // SAFETY: the caller's promise; neither is NULL.
-        Some(unsafe { Self::read(meta, source(), ndim, (tensor.shape, tensor.strides)) })
+        Some(unsafe { Self::read(meta, source(), ndim, places) })
     }
 
     /// A snapshot of these dimensions, and the offset of its last element as in [`Self::import_fast`].
