@@ -4,6 +4,7 @@
 //! the same through either.
 
 mod accepted;
+mod agreed;
 pub(crate) mod borrow;
 pub(crate) mod entry;
 pub(crate) mod fast;

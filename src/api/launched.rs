@@ -4,8 +4,8 @@
 
 #![forbid(unsafe_code)]
 
-mod agreed;
 mod lending;
+mod taken;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -14,11 +14,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use self::agreed::Agreed;
+use self::taken::Taken;
 use crate::api::accepted::Accepted;
-use crate::api::from_dlpack::is_plain;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
-use crate::import::view;
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
@@ -142,32 +140,6 @@ impl Launched {
         Ok(None)
     }
 
-    /// Takes one argument, if nothing has to be held, ordered or refused for it.
-    #[inline(always)]
-    fn take<'py>(
-        &self,
-        arguments: &Arguments<'_, 'py>,
-        index: usize,
-        agreed: &mut Agreed,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let x = arguments.values[index];
-        if self.is_receiver(arguments, index) || is_plain(&x) {
-            return Ok(Some(x.to_owned()));
-        }
-        if self.has_addresses
-            && let Some(found) = view::row_major(&x)?
-        {
-            let (meta, parameter) = (&found.meta, self.parameter(arguments, index)?);
-            let accepted =
-                (self.accepted.as_ref()).is_none_or(|accepted| accepted.has(parameter, meta.dtype));
-            return match accepted && agreed.add(&found, index, self.is_written(parameter)) {
-                true => Ok(Some(meta.data.addr().into_pyobject(x.py())?.into_any())),
-                false => Ok(None),
-            };
-        }
-        Ok(None)
-    }
-
     /// Adds the stream to what the function gets; returns the names of the arguments.
     #[inline(never)]
     fn with_stream<'py>(
@@ -211,30 +183,25 @@ impl ByVector for Launched {
     ) -> PyResult<Bound<'py, PyAny>> {
         let function = self.function.bind(py);
         let at = self.stream_at(&arguments)?;
-        let mut taken = Vec::with_capacity(arguments.values.len() + 2);
-        taken.push(function.clone());
-        if at.is_none() && self.stream.is_none() {
-            let mut agreed = Agreed::default();
-            let mut is_taken = true;
-            for index in 0..arguments.values.len() {
-                match self.take(&arguments, index, &mut agreed)? {
-                    Some(value) => taken.push(value),
-                    None => {
-                        is_taken = false;
-                        break;
-                    }
-                }
-            }
-            // Of a function without a parameter for the stream, nothing says which one it launches on.
-            is_taken &= self.parameters.stream.is_some() || !agreed.has_stream();
-            if is_taken && let Some(then) = agreed.handle(py)? {
-                return self.call_agreed(py, &arguments, &mut taken, &agreed, then);
-            }
-            if agreed.is_begun() {
-                taken.truncate(1);
+        let mut values = Vec::with_capacity(arguments.values.len() + 2);
+        values.push(function.clone());
+        if at.is_some() || self.stream.is_some() {
+            return self.call_lending(arguments, values, at);
+        }
+        let mut taken = Taken::new(values);
+        for index in 0..arguments.values.len() {
+            if !self.take(&arguments, index, &mut taken)? {
+                taken.values.truncate(1);
+                return self.call_lending(arguments, taken.values, at);
             }
         }
-        self.call_lending(arguments, taken, at)
+        match self.agreed(py, &taken)? {
+            Some(then) => self.call_taken(py, &arguments, taken, then),
+            None => {
+                taken.values.truncate(1);
+                self.call_lending(arguments, taken.values, at)
+            }
+        }
     }
 }
 

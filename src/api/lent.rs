@@ -5,10 +5,11 @@
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
+use crate::api::agreed::Agreed;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};
-use crate::stream::{self, Namer, Stream, WorkStream};
+use crate::stream::{self, Namer, Stream};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
@@ -20,38 +21,7 @@ pub(crate) struct Lent {
     /// The ends of earlier uses that the block has waited for.
     covered: Vec<End>,
     /// The stream that its library worked on when the block was entered.
-    then: Option<Stream>,
-}
-
-/// What libraries have answered that were asked for their streams together: each is asked once.
-#[derive(Default)]
-pub(super) struct Answers([Option<(WorkStream, DLDevice, Stream)>; 4]);
-
-impl Answers {
-    /// The stream that `library` works on now.
-    fn stream(
-        &mut self,
-        py: Python<'_>,
-        library: &Library,
-        device: DLDevice,
-    ) -> PyResult<Option<Stream>> {
-        let Library::Table(work_stream) = library else {
-            return library.stream(py, device);
-        };
-        let known = self.0.iter().flatten();
-        for (of, there, stream) in known {
-            if of.is(*work_stream) && *there == device {
-                return Ok(Some(stream.clone()));
-            }
-        }
-        let stream = library.stream(py, device)?;
-        if let Some(stream) = &stream
-            && let Some(free) = self.0.iter_mut().find(|place| place.is_none())
-        {
-            *free = Some((*work_stream, device, stream.clone()));
-        }
-        Ok(stream)
-    }
+    pub(super) then: Option<Stream>,
 }
 
 impl Lent {
@@ -69,6 +39,14 @@ impl Lent {
         self.snapshot.meta().device
     }
 
+    /// Adds its library to those that are to be asked; returns whether it can be.
+    pub(super) fn agrees(&self, agreed: &mut Agreed) -> bool {
+        match self.library {
+            Some(Library::Table(work_stream)) => agreed.add(self.device(), Some(work_stream)),
+            _ => false,
+        }
+    }
+
     /// Who names the stream of the tensor, if anybody.
     pub(crate) fn namer(&self) -> Option<Namer> {
         match &self.library {
@@ -78,9 +56,9 @@ impl Lent {
     }
 
     /// The stream that its library works on now, if the library can tell.
-    fn now(&self, py: Python<'_>, answers: &mut Answers) -> PyResult<Option<Stream>> {
+    fn now(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
         match &self.library {
-            Some(library) => answers.stream(py, library, self.device()),
+            Some(library) => library.stream(py, self.device()),
             None => Ok(self.snapshot.usage().and_then(StreamUsage::now)),
         }
     }
@@ -88,7 +66,7 @@ impl Lent {
     /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();
-        if let Some(stream) = self.now(py, &mut Answers::default())? {
+        if let Some(stream) = self.now(py)? {
             return Ok(stream);
         }
         match self.snapshot.usage().and_then(StreamUsage::stream) {
@@ -98,13 +76,8 @@ impl Lent {
     }
 
     /// Adds what the block's stream has to wait for.
-    pub(super) fn collect(
-        &mut self,
-        py: Python<'_>,
-        answers: &mut Answers,
-        waits: &mut Waits,
-    ) -> PyResult<()> {
-        let now = self.now(py, answers)?;
+    pub(super) fn collect(&mut self, py: Python<'_>, waits: &mut Waits) -> PyResult<()> {
+        let now = self.now(py)?;
         match (&self.library, self.snapshot.usage()) {
             (None, Some(usage)) => {
                 self.covered = usage.uses().clone();
@@ -132,13 +105,8 @@ impl Lent {
 
     /// Adds the streams that have to wait for the block's stream; returns whether the library has changed its stream
     /// since the block was entered, so that the earlier one, which may be gone, does not wait.
-    pub(super) fn collect_back(
-        &self,
-        py: Python<'_>,
-        answers: &mut Answers,
-        back: &mut Waits,
-    ) -> PyResult<bool> {
-        let now = self.now(py, answers)?;
+    pub(super) fn collect_back(&self, py: Python<'_>, back: &mut Waits) -> PyResult<bool> {
+        let now = self.now(py)?;
         now.iter().for_each(|now| back.add(now));
         if let (None, Some(usage)) = (&self.library, self.snapshot.usage())
             && let Some(own) = usage.stream()

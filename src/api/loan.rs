@@ -10,7 +10,8 @@ use pyo3::types::PyTuple;
 
 use crate::abi::DLDevice;
 use crate::api::accepted::Accepted;
-use crate::api::lent::{Answers, Lent};
+use crate::api::agreed::Agreed;
+use crate::api::lent::Lent;
 use crate::api::writing;
 use crate::driver::Capture;
 use crate::import::view::lend;
@@ -37,6 +38,8 @@ pub(super) struct Loan {
     is_joined: bool,
     /// What the block's stream captured then, if that was asked.
     capture: Option<Capture>,
+    /// The libraries of all `ordered` tensors, if they worked on the block's stream when it was entered.
+    agreed: Option<Agreed>,
 }
 
 impl Loan {
@@ -48,6 +51,7 @@ impl Loan {
             ordered: Vec::new(),
             is_joined: false,
             capture: None,
+            agreed: None,
         }
     }
 
@@ -152,9 +156,15 @@ impl Loan {
         let Some(stream) = &self.stream else {
             return Ok(());
         };
-        let (mut waits, mut answers) = (Waits::default(), Answers::default());
+        let mut agreed = Agreed::default();
+        let mut ordered = self.ordered.iter();
+        if ordered.all(|(_, lent)| lent.agrees(&mut agreed)) && agreed.is_on(py, stream)? {
+            (self.agreed, self.is_joined) = (Some(agreed), true);
+            return Ok(());
+        }
+        let mut waits = Waits::default();
         for (_, lent) in &mut self.ordered {
-            lent.collect(py, &mut answers, &mut waits)?;
+            lent.collect(py, &mut waits)?;
         }
         let joined = order::enter(stream, &waits);
         // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
@@ -212,7 +222,7 @@ impl Loan {
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
-    pub(super) fn end(self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn end(mut self, py: Python<'_>) -> PyResult<()> {
         for view in &self.views {
             view.get().end();
         }
@@ -221,10 +231,21 @@ impl Loan {
             let namer = first.namer().unwrap_or(Namer::Nobody);
             stream::note(TENSORS, first.device(), namer);
         }
-        match &self.stream {
-            Some(stream) if self.is_joined => join_back(py, &self.ordered, stream, self.capture),
-            _ => Ok(()),
-        }
+        let Some(stream) = self.stream.filter(|_| self.is_joined) else {
+            return Ok(());
+        };
+        let asked = match self.agreed.map(|agreed| agreed.is_on(py, &stream)) {
+            Some(Ok(true)) => return Ok(()),
+            Some(asked) => {
+                for (_, lent) in &mut self.ordered {
+                    lent.then = Some(stream.clone());
+                }
+                asked.map(drop)
+            }
+            None => Ok(()),
+        };
+        let joined = join_back(py, &self.ordered, &stream, self.capture);
+        asked.and(joined)
     }
 }
 
@@ -252,12 +273,12 @@ fn join_back(
     entered: Option<Capture>,
 ) -> PyResult<()> {
     let lent = || ordered.iter().map(|(_, lent)| lent);
-    let (mut back, mut answers) = (Waits::default(), Answers::default());
+    let mut back = Waits::default();
     let mut result = Ok(());
     let mut has_changed = false;
     for lent in lent() {
         // Join every tensor, even if another one fails.
-        match lent.collect_back(py, &mut answers, &mut back) {
+        match lent.collect_back(py, &mut back) {
             Ok(changed) => has_changed |= changed,
             Err(error) => result = result.and(Err(error)),
         }

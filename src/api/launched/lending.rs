@@ -63,7 +63,7 @@ impl Launched {
         Ok(())
     }
 
-    /// Takes the arguments that have not been taken, and makes the stream of the call wait for the tensors; returns the
+    /// Takes the arguments, and makes the stream of the call wait for the tensors; returns the
     /// names of the arguments. `at` is the argument that is the stream.
     fn begin<'py>(
         &self,
@@ -77,8 +77,7 @@ impl Launched {
             (None, on) => on.as_ref().map(|on| on.bind(py).clone()),
         };
         let wanted = wanted.filter(|wanted| !wanted.is_none());
-        let before = call.taken.len() - 1;
-        for index in before..call.arguments.values.len() {
+        for index in 0..call.arguments.values.len() {
             let x = call.arguments.values[index];
             let is_passed_on = at == Some(index) || self.is_receiver(&call.arguments, index);
             if is_passed_on || is_plain(&x) || !is_lent(&x)? {
@@ -88,7 +87,7 @@ impl Launched {
             }
         }
         if !call.lent.is_empty() || wanted.is_some() {
-            self.order(py, call, before, wanted.as_ref())?;
+            self.order(py, call, wanted.as_ref())?;
         }
         let names = call.arguments.names;
         if self.parameters.stream.is_none() {
@@ -113,15 +112,9 @@ impl Launched {
 
     /// Refuses tensors of several devices, and a call of which nothing says on which stream it launches.
     #[inline(never)]
-    fn check_streams(
-        &self,
-        py: Python<'_>,
-        call: &Call<'_, '_>,
-        before: usize,
-        is_wanted: bool,
-    ) -> PyResult<()> {
+    fn check_streams(&self, py: Python<'_>, call: &Call<'_, '_>, is_wanted: bool) -> PyResult<()> {
         if self.one_device {
-            self.refuse_mixed(py, call, before)?;
+            self.refuse_mixed(py, call)?;
         }
         let has_stream = call.loan.stream().is_some();
         if has_stream && !is_wanted && self.parameters.stream.is_none() {
@@ -138,17 +131,14 @@ impl Launched {
         Ok(())
     }
 
-    /// Refuses tensors of several devices; those `before` the first that was lent are on the CPU.
-    fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>, before: usize) -> PyResult<()> {
-        let early = (0..before).filter(|&index| {
-            !self.is_receiver(&call.arguments, index) && !is_plain(&call.arguments.values[index])
-        });
+    /// Refuses tensors of several devices.
+    fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<()> {
         let held = (call.held.iter())
             .map(|(place, snapshot)| (call.lent[*place].0, snapshot.meta().device));
         let lent = (call.lent.iter().enumerate())
             .filter_map(|(place, (index, _))| Some((*index, call.loan.device(place)?)))
             .chain(held);
-        let mut tensors = early.map(|index| (index, device::CPU)).chain(lent);
+        let mut tensors = lent;
         let first = call.loan.ordered().next();
         let first = first.map(|(_, snapshot)| snapshot.meta().device);
         let Some(lead) = (call.loan.stream()).map_or(first, |stream| Some(stream.device())) else {
@@ -168,19 +158,18 @@ impl Launched {
     }
 
     /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to
-    /// wait for this. Those `before` the first that was lent are on the CPU.
+    /// wait for this.
     #[inline(never)]
     fn order<'py>(
         &self,
         py: Python<'py>,
         call: &mut Call<'_, 'py>,
-        before: usize,
         wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         if call.loan.needs_no_stream() {
             stream::wanted(wanted, device::CPU)?;
         } else {
-            self.check_streams(py, call, before, wanted.is_some())?;
+            self.check_streams(py, call, wanted.is_some())?;
         }
         if self.has_addresses {
             call.loan.order(py)?;
@@ -202,7 +191,7 @@ impl Launched {
         Ok(())
     }
 
-    /// Calls the function, whose first arguments have been taken, with the others lent.
+    /// Calls the function, with its arguments lent; `taken` has the place before them.
     #[inline(never)]
     pub(super) fn call_lending<'py>(
         &self,

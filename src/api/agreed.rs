@@ -1,0 +1,91 @@
+//! Tensors for which no stream has to wait: the libraries of all of them work on one.
+//!
+//! A library is asked for its stream once before a kernel is launched and once after it, however many of its tensors there
+//! are. Equal handles that libraries name for one device, at one moment and in one thread, are one stream, whichever context
+//! is current, and whether or not it captures (R81): the driver need not be asked. Where they differ, [`Loan`] orders the
+//! tensors one by one.
+//!
+//! [`Loan`]: super::loan::Loan
+
+#![forbid(unsafe_code)]
+
+use pyo3::prelude::*;
+
+use crate::abi::DLDevice;
+use crate::stream::order::{self, Waits};
+use crate::stream::{Stream, WorkStream};
+use crate::types::device;
+
+/// Who is to be asked for the tensors of a call or a block.
+#[derive(Default)]
+pub(super) struct Agreed {
+    /// Where the tensors are.
+    device: Option<DLDevice>,
+    /// Their libraries, where these are few.
+    libraries: [Option<WorkStream>; 4],
+}
+
+impl Agreed {
+    /// Adds a tensor, with its library if its device has streams; returns whether it is where the others are, and its
+    /// library can be asked.
+    #[inline(always)]
+    pub(super) fn add(&mut self, there: DLDevice, work_stream: Option<WorkStream>) -> bool {
+        let device = *self.device.get_or_insert(there);
+        device == there && work_stream.is_none_or(|work_stream| self.asks(work_stream))
+    }
+
+    /// Whether there is room to ask this library.
+    #[inline(always)]
+    fn asks(&mut self, work_stream: WorkStream) -> bool {
+        let is_its = |place: &&mut Option<WorkStream>| place.is_none_or(|of| of.is(work_stream));
+        let place = self.libraries.iter_mut().find(is_its);
+        place.map(|place| *place = Some(work_stream)).is_some()
+    }
+
+    /// Whether the tensors are on a device with streams.
+    pub(super) fn has_stream(&self) -> bool {
+        self.libraries[0].is_some()
+    }
+
+    /// The handle that all of the libraries name now, 0 on the CPU; `None` if they differ.
+    #[inline(always)]
+    pub(super) fn handle(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        let device = self.device.unwrap_or(device::CPU);
+        let mut named = None;
+        for library in self.libraries.iter().flatten() {
+            let handle = Stream::number(library.get(py, device)?, device);
+            if *named.get_or_insert(handle) != handle {
+                return Ok(None);
+            }
+        }
+        Ok(Some(named.unwrap_or(0)))
+    }
+
+    /// Whether all of the libraries work on `stream` now.
+    pub(super) fn is_on(&self, py: Python<'_>, stream: &Stream) -> PyResult<bool> {
+        let device = self.device.unwrap_or(device::CPU);
+        let named = self.handle(py)?;
+        Ok(named.is_some_and(|handle| Stream::of_table(handle, device).is(stream)))
+    }
+
+    /// Makes what the libraries work on by now wait for the stream `then`, on which a kernel was launched; the error of the
+    /// last question, if it was `asked` in vain, comes after that.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave(&self, py: Python<'_>, then: i64, mut asked: PyResult<()>) -> PyResult<()> {
+        let device = self.device.unwrap_or(device::CPU);
+        let then = Stream::of_table(then, device);
+        let mut back = Waits::default();
+        for library in self.libraries.iter().flatten() {
+            match library.get(py, device) {
+                Ok(handle) => back.add(&Stream::of_table(handle, device)),
+                Err(error) => asked = asked.and(Err(error)),
+            }
+        }
+        let (_, joined) = order::leave(&back, &then, None);
+        let finished = order::finish(&then);
+        asked
+            .and(joined.map_err(PyErr::from))
+            .and(finished.map_err(PyErr::from))
+    }
+}
