@@ -32,7 +32,7 @@ use class::{NDARRAY, base};
 pub(crate) use class::{
     has_arrays, is_class, is_native, is_ndarray, is_subclass_of_ndarray, is_time,
 };
-pub(crate) use fast::{fast, fast_if_array};
+pub(crate) use fast::{fast, fast_if_array, row_major};
 pub(crate) use make::{array, of, of_tensor};
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that dlx reads.

@@ -153,7 +153,8 @@ impl Borrow {
             let mut told = Ok(());
             for (at, x) in self.out.iter().enumerate() {
                 // Tell all of them, even if one fails.
-                told = told.and(writing::tell(x.bind(py), || loan.lent(place(at))));
+                let lent = || Some(loan.view(place(at))?.get().described());
+                told = told.and(writing::tell(x.bind(py), lent));
             }
             told
         })
@@ -198,8 +199,8 @@ impl Use {
             }
             loan.lend(tensor.as_any(), wanted, None, None)?;
             loan.join(py)?;
-            match loan.view(py, 0) {
-                Some(view) => Ok(view.into_any()),
+            match loan.view(0) {
+                Some(view) => Ok(view.bind(py).clone().into_any()),
                 None => Ok(py.None().into_bound(py)),
             }
         })

@@ -22,7 +22,6 @@ use crate::stream::order;
 use crate::stream::order::Waits;
 use crate::stream::{Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -70,33 +69,17 @@ impl Loan {
         self.stream.as_ref()
     }
 
-    /// Lends `x`, with a view, which is there after [`Self::join`] at the latest.
+    /// Lends `x`, and returns where it is. Its view is there after [`Self::join`] at the latest; the first tensor on a device
+    /// with streams gives the stream, unless one is `wanted`.
+    ///
+    /// `written` names a tensor that will be written to; what is `accepted` is that of a number among the options.
     pub(super) fn lend(
         &mut self,
         x: &Bound<'_, PyAny>,
         wanted: Option<&Bound<'_, PyAny>>,
         written: Option<&str>,
         accepted: Option<(&Accepted, usize)>,
-    ) -> PyResult<()> {
-        if let Some(snapshot) = self.take(x, self.count(), wanted, written, accepted)? {
-            let view = Tensor::holding(x.py(), snapshot)?;
-            self.views.push(view.unbind());
-        }
-        Ok(())
-    }
-
-    /// Lends `x`, the tensor number `place`, and returns its memory; that on a device with streams is kept until the end,
-    /// and the first of those gives the stream, unless one is `wanted`.
-    ///
-    /// `written` names a tensor that will be written to; what is `accepted` is that of a number among the options.
-    pub(super) fn take(
-        &mut self,
-        x: &Bound<'_, PyAny>,
-        place: usize,
-        wanted: Option<&Bound<'_, PyAny>>,
-        written: Option<&str>,
-        accepted: Option<(&Accepted, usize)>,
-    ) -> PyResult<Option<Snapshot>> {
+    ) -> PyResult<DLDevice> {
         let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
@@ -110,7 +93,9 @@ impl Loan {
         }
         let device = snapshot.meta().device;
         if !stream::needs_order(device) {
-            return Ok(Some(snapshot));
+            let view = Tensor::holding(x.py(), snapshot)?;
+            self.views.push(view.unbind());
+            return Ok(device);
         }
         if !stream::has_streams(device) {
             return Err(Error::refused(format!(
@@ -127,8 +112,8 @@ impl Loan {
         if self.ordered.is_empty() {
             self.ordered.reserve_exact(self.views.capacity());
         }
-        self.ordered.push((place, lent));
-        Ok(None)
+        self.ordered.push((self.count(), lent));
+        Ok(device)
     }
 
     /// Makes the block's stream wait for the tensors, whose views are all there then.
@@ -152,7 +137,7 @@ impl Loan {
     }
 
     /// Makes the block's stream wait for the tensors.
-    pub(super) fn order(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn order(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(stream) = &self.stream else {
             return Ok(());
         };
@@ -176,25 +161,6 @@ impl Loan {
         Ok(())
     }
 
-    /// The device of tensor number `place`, before [`Self::join`], if it has a view or is on a device with streams.
-    pub(super) fn device(&self, place: usize) -> Option<DLDevice> {
-        let before = self.ordered.iter().filter(|(other, _)| *other < place);
-        match self.ordered.iter().find(|(ordered, _)| *ordered == place) {
-            Some((_, lent)) => Some(lent.device()),
-            None => {
-                let view = self.views.get(place - before.count())?;
-                Some(view.get().described().meta().device)
-            }
-        }
-    }
-
-    /// The tensors on devices with streams, with their numbers.
-    pub(super) fn ordered(&self) -> impl Iterator<Item = (usize, &Snapshot)> {
-        self.ordered
-            .iter()
-            .map(|(place, lent)| (*place, &lent.snapshot))
-    }
-
     /// The views, then `last`; the borrower may keep them.
     pub(super) fn views<'py>(&self, last: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let py = last.py();
@@ -207,18 +173,8 @@ impl Loan {
     }
 
     /// The view of tensor number `place`.
-    pub(super) fn view<'py>(&self, py: Python<'py>, place: usize) -> Option<Bound<'py, Tensor>> {
-        let view = self.views.get(place)?;
-        Some(view.bind(py).clone())
-    }
-
-    /// The memory of tensor number `place`, which has a view or is on a device with streams.
-    pub(super) fn lent(&self, place: usize) -> Option<&Snapshot> {
-        let mut ordered = self.ordered.iter();
-        match ordered.find(|(ordered, _)| *ordered == place) {
-            Some((_, lent)) => Some(&lent.snapshot),
-            None => self.views.get(place).map(|view| view.get().described()),
-        }
+    pub(super) fn view(&self, place: usize) -> Option<&Py<Tensor>> {
+        self.views.get(place)
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.

@@ -119,7 +119,7 @@ pub(crate) struct RowMajor {
     pub(crate) meta: Meta,
     /// Which stream its library works on now, if the device has streams.
     pub(crate) work_stream: Option<WorkStream>,
-    /// Whether it is known to be writable: torch has no others, and a view of other libraries does not tell.
+    /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
     pub(crate) is_writable: bool,
 }
 
@@ -143,6 +143,13 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 
 #[inline(always)]
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    if let Some(meta) = numpy::row_major(x) {
+        return Ok(Some(RowMajor {
+            meta,
+            work_stream: None,
+            is_writable: meta.flags == 0,
+        }));
+    }
     let (mut way, mut room) = (None, MaybeUninit::uninit());
     let Way::Table(table, kind) = cache::way_uncounted(&mut way, x)? else {
         return Ok(None);

@@ -9,6 +9,7 @@ use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::checked::{Meta, extents};
 use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::layout;
 
 /// An array of the class itself, with one of NumPy's own dtypes in native byte order and strides that are multiples of
 /// the itemsize.
@@ -61,6 +62,16 @@ pub(super) fn few<R>(
     }
     let tensor = fast.meta.tensor(fast.shape.len());
     Some(make(tensor, fast.meta.flags, fast.shape, strides))
+}
+
+/// The memory of a fast array of few dimensions that has row-major elements, and some.
+#[inline(always)]
+pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> Option<Meta> {
+    let make = |tensor: DLTensor, flags, shape: &[i64], strides: &[i64]| {
+        let is_row_major = !shape.contains(&0) && layout::is_row_major(shape, strides);
+        is_row_major.then(|| Meta::on_cpu(tensor.data, tensor.dtype, flags))
+    };
+    few(x, make)?
 }
 
 /// The fields of a fast array.

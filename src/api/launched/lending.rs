@@ -18,18 +18,16 @@ use crate::cpython::lookup::lacks;
 use crate::cpython::vector::Arguments;
 use crate::exchange::Table;
 use crate::stream;
-use crate::tensor::snapshot::Snapshot;
+use crate::tensor::object::Tensor;
 use crate::types::device;
 
 /// One call.
 struct Call<'a, 'py> {
     /// What the function gets, after a place that it may use.
     taken: Vec<Bound<'py, PyAny>>,
-    /// The tensors that the loan knows: which argument each is, and which parameter.
-    lent: Vec<(usize, usize)>,
+    /// The tensors of the loan: which argument each is, which parameter, and where.
+    lent: Vec<(usize, usize, DLDevice)>,
     loan: Loan,
-    /// Memory of tensors on the CPU, which are passed as addresses, with their places in `lent`.
-    held: Vec<(usize, Snapshot)>,
     arguments: Arguments<'a, 'py>,
 }
 
@@ -48,18 +46,9 @@ impl Launched {
             .accepted
             .as_deref()
             .map(|accepted| (accepted, parameter));
-        let mut value = x.clone();
-        if self.has_addresses {
-            let place = call.lent.len();
-            if let Some(snapshot) = call.loan.take(x, place, wanted, written, accepted)? {
-                value = address(x.py(), &snapshot)?;
-                call.held.push((place, snapshot));
-            }
-        } else {
-            call.loan.lend(x, wanted, written, accepted)?;
-        }
-        call.taken.push(value);
-        call.lent.push((index, parameter));
+        let device = call.loan.lend(x, wanted, written, accepted)?;
+        call.taken.push(x.clone());
+        call.lent.push((index, parameter, device));
         Ok(())
     }
 
@@ -133,15 +122,13 @@ impl Launched {
 
     /// Refuses tensors of several devices.
     fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<()> {
-        let held = (call.held.iter())
-            .map(|(place, snapshot)| (call.lent[*place].0, snapshot.meta().device));
-        let lent = (call.lent.iter().enumerate())
-            .filter_map(|(place, (index, _))| Some((*index, call.loan.device(place)?)))
-            .chain(held);
-        let mut tensors = lent;
-        let first = call.loan.ordered().next();
-        let first = first.map(|(_, snapshot)| snapshot.meta().device);
-        let Some(lead) = (call.loan.stream()).map_or(first, |stream| Some(stream.device())) else {
+        let mut tensors = call.lent.iter().map(|&(index, _, device)| (index, device));
+        let has_streams = |&(_, device): &(usize, DLDevice)| stream::has_streams(device);
+        let lead = match call.loan.stream() {
+            Some(stream) => Some(stream.device()),
+            None => tensors.clone().find(has_streams).map(|(_, device)| device),
+        };
+        let Some(lead) = lead else {
             return Ok(());
         };
         let is_other =
@@ -171,22 +158,20 @@ impl Launched {
         } else {
             self.check_streams(py, call, wanted.is_some())?;
         }
-        if self.has_addresses {
-            call.loan.order(py)?;
-            for (place, snapshot) in call.loan.ordered() {
-                let (index, _) = call.lent[place];
-                call.taken[index + 1] = address(py, snapshot)?;
-            }
-            return Ok(());
-        }
         call.loan.join(py)?;
-        for (place, &(index, _)) in call.lent.iter().enumerate() {
-            if let Some(view) = call.loan.view(py, place) {
-                call.taken[index + 1] = match &self.made {
-                    Some(made) => call_with(made.bind(py), &[view.as_any()])?,
-                    None => view.into_any(),
-                };
-            }
+        for (place, &(index, ..)) in call.lent.iter().enumerate() {
+            let Some(view) = call.loan.view(place) else {
+                continue;
+            };
+            let view = view.bind(py);
+            call.taken[index + 1] = match &self.made {
+                _ if self.has_addresses => match address(view) {
+                    Ok(address) => address,
+                    Err(error) => return Err(self.noted(py, call, index, error)),
+                },
+                Some(made) => call_with(made.bind(py), &[view.as_any()])?,
+                None => view.clone().into_any(),
+            };
         }
         Ok(())
     }
@@ -202,15 +187,10 @@ impl Launched {
         // PyO3 does not count the attachment of an entry (S20).
         let py = taken[0].py();
         counted(py, || {
-            let views = match self.has_addresses {
-                true => 0,
-                false => arguments.values.len(),
-            };
             let mut call = Call {
                 taken,
                 lent: Vec::new(),
-                loan: Loan::of(views),
-                held: Vec::new(),
+                loan: Loan::of(arguments.values.len()),
                 arguments,
             };
             let begun = self.begin(py, &mut call, at);
@@ -229,10 +209,9 @@ impl Launched {
     /// Ends the loan: the streams of the tensors wait for that of the call, and libraries learn what was written to.
     fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
         let mut told = Ok(());
-        for (place, &(index, parameter)) in call.lent.iter().enumerate() {
+        for (place, &(index, parameter, _)) in call.lent.iter().enumerate() {
             if has_run && self.is_written(parameter) {
-                let held = || call.held.iter().find(|(held, _)| *held == place);
-                let lent = || held().map_or_else(|| call.loan.lent(place), |(_, lent)| Some(lent));
+                let lent = || Some(call.loan.view(place)?.get().described());
                 told = told.and(writing::tell(&call.arguments.values[index], lent));
             }
         }
@@ -257,13 +236,13 @@ pub(super) fn both<'py>(
 }
 
 /// The address of the first element, or the handle of the buffer object that begins with it.
-fn address<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
-    let meta = snapshot.meta();
+fn address<'py>(view: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
+    let meta = view.get().described().meta();
     if meta.byte_offset != 0 {
         let error = "the tensor begins inside of a buffer object, where there is no address; pass one that begins with it";
         return Err(PyBufferError::new_err(error));
     }
-    Ok(meta.data.addr().into_pyobject(py)?.into_any())
+    Ok(meta.data.addr().into_pyobject(view.py())?.into_any())
 }
 
 /// Whether `x`, which is no number or string, is a tensor.
