@@ -16,22 +16,28 @@ use crate::stream::order::{self, Waits};
 use crate::stream::{Stream, WorkStream};
 use crate::types::device;
 
-/// Who is to be asked for the tensors of a call or a block.
-#[derive(Default)]
+/// The libraries of tensors on a device with streams.
 pub(super) struct Agreed {
     /// Where the tensors are.
-    device: Option<DLDevice>,
-    /// Their libraries, where these are few.
+    device: DLDevice,
+    /// Who is to be asked, where these are few.
     libraries: [Option<WorkStream>; 4],
 }
 
 impl Agreed {
-    /// Adds a tensor, with its library if its device has streams; returns whether it is where the others are, and its
-    /// library can be asked.
+    /// Those of no tensors.
+    pub(super) const NONE: Self = Self {
+        device: device::CPU,
+        libraries: [None; 4],
+    };
+
+    /// Adds a tensor, with its library; returns whether it is where the others are, and its library can be asked.
     #[inline(always)]
-    pub(super) fn add(&mut self, there: DLDevice, work_stream: Option<WorkStream>) -> bool {
-        let device = *self.device.get_or_insert(there);
-        device == there && work_stream.is_none_or(|work_stream| self.asks(work_stream))
+    pub(super) fn add(&mut self, there: DLDevice, work_stream: WorkStream) -> bool {
+        if !self.has_stream() {
+            self.device = there;
+        }
+        self.device == there && self.asks(work_stream)
     }
 
     /// Whether there is room to ask this library.
@@ -47,25 +53,23 @@ impl Agreed {
         self.libraries[0].is_some()
     }
 
-    /// The handle that all of the libraries name now, 0 on the CPU; `None` if they differ.
+    /// The handle that all of the libraries name now; `None` if they differ, or there are none.
     #[inline(always)]
     pub(super) fn handle(&self, py: Python<'_>) -> PyResult<Option<i64>> {
-        let device = self.device.unwrap_or(device::CPU);
         let mut named = None;
         for library in self.libraries.iter().flatten() {
-            let handle = Stream::number(library.get(py, device)?, device);
+            let handle = Stream::number(library.get(py, self.device)?, self.device);
             if *named.get_or_insert(handle) != handle {
                 return Ok(None);
             }
         }
-        Ok(Some(named.unwrap_or(0)))
+        Ok(named)
     }
 
     /// Whether all of the libraries work on `stream` now.
     pub(super) fn is_on(&self, py: Python<'_>, stream: &Stream) -> PyResult<bool> {
-        let device = self.device.unwrap_or(device::CPU);
         let named = self.handle(py)?;
-        Ok(named.is_some_and(|handle| Stream::of_table(handle, device).is(stream)))
+        Ok(named.is_some_and(|handle| Stream::of_table(handle, self.device).is(stream)))
     }
 
     /// Makes what the libraries work on by now wait for the stream `then`, on which a kernel was launched; the error of the
@@ -73,12 +77,11 @@ impl Agreed {
     #[cold]
     #[inline(never)]
     pub(super) fn leave(&self, py: Python<'_>, then: i64, mut asked: PyResult<()>) -> PyResult<()> {
-        let device = self.device.unwrap_or(device::CPU);
-        let then = Stream::of_table(then, device);
+        let then = Stream::of_table(then, self.device);
         let mut back = Waits::default();
         for library in self.libraries.iter().flatten() {
-            match library.get(py, device) {
-                Ok(handle) => back.add(&Stream::of_table(handle, device)),
+            match library.get(py, self.device) {
+                Ok(handle) => back.add(&Stream::of_table(handle, self.device)),
                 Err(error) => asked = asked.and(Err(error)),
             }
         }

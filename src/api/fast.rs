@@ -200,17 +200,19 @@ unsafe fn as_asked(
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's promise.
     let (request, stream) = unsafe { requested(py, arguments, keywords) }?;
-    let asked = stream.as_deref().map(Asked::by_argument);
-    let request = Request {
-        stream: asked.as_ref(),
-        ..request
-    };
     // SAFETY: the caller's promise.
     let x = unsafe { arguments.read() };
     // SAFETY: the caller's promise.
     let x = unsafe { Borrowed::from_ptr(py, x) };
     let copies = request.copy == Some(true);
-    if !copies && asked.is_none() && numpy::is_ndarray(&x) {
+    if let Some(stream) = stream {
+        let made = Tensor::of(&x)
+            .is_none()
+            .then(|| on_stream(&x, &request, &stream))?;
+        // SAFETY: the caller's promise; a new reference, or NULL with an exception.
+        return Some(unsafe { noted(made.unwrap_or_else(raised), arguments) });
+    }
+    if !copies && numpy::is_ndarray(&x) {
         // An array is on the CPU, and no copy. Called by the pointer, the entry is compiled once.
         let fast = Entry::of(Name::FromDlpack).functions()?.fast;
         // SAFETY: the caller's promise, without the keywords.
@@ -227,6 +229,18 @@ unsafe fn as_asked(
     // An array was noted by the entry that it was passed on to.
     // SAFETY: the caller's promise; a new reference, or NULL with an exception.
     Some(unsafe { noted(made.unwrap_or_else(raised), arguments) })
+}
+
+/// Imports for a stream.
+#[inline(never)]
+fn on_stream(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+    stream: &Bound<'_, PyAny>,
+) -> PyResult<*mut ffi::PyObject> {
+    let asked = Asked::by_argument(stream);
+    let stream = Some(&asked);
+    by_ladder(x, &Request { stream, ..*request })
 }
 
 /// Imports what may run Python code, so PyO3 counts the attachment.

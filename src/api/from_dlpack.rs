@@ -8,7 +8,7 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
@@ -147,7 +147,7 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if numpy::is_ndarray(x) || Tensor::of(x).is_some() || is_mixin(&class) {
         return Ok(true);
     }
-    if is_plain(x) || x.is_exact_instance_of::<PyTuple>() {
+    if ladder::is_plain(x) || x.is_exact_instance_of::<PyTuple>() {
         return Ok(false);
     }
     let names = [
@@ -255,16 +255,4 @@ pub(super) fn number<'py, T: FromPyObjectOwned<'py>>(
         let message = format!("{name} is {}; expected {accepted}", Shown(value));
         bad_integers(value.py(), &error, message)
     })
-}
-
-/// Whether `x` is of a common non-tensor argument type.
-pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
-    x.is_none()
-        || x.is_exact_instance_of::<PyInt>()
-        || x.is_exact_instance_of::<PyFloat>()
-        || x.is_exact_instance_of::<PyBool>()
-        || x.is_exact_instance_of::<PyString>()
-        || x.is_exact_instance_of::<PySlice>()
-        || x.is_exact_instance_of::<PyBytes>()
-        || x.is_exact_instance_of::<PyComplex>()
 }

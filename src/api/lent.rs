@@ -42,7 +42,7 @@ impl Lent {
     /// Adds its library to those that are to be asked; returns whether it can be.
     pub(super) fn agrees(&self, agreed: &mut Agreed) -> bool {
         match self.library {
-            Some(Library::Table(work_stream)) => agreed.add(self.device(), Some(work_stream)),
+            Some(Library::Table(work_stream)) => agreed.add(self.device(), work_stream),
             _ => false,
         }
     }

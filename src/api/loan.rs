@@ -141,7 +141,7 @@ impl Loan {
         let Some(stream) = &self.stream else {
             return Ok(());
         };
-        let mut agreed = Agreed::default();
+        let mut agreed = Agreed::NONE;
         let mut ordered = self.ordered.iter();
         if ordered.all(|(_, lent)| lent.agrees(&mut agreed)) && agreed.is_on(py, stream)? {
             (self.agreed, self.is_joined) = (Some(agreed), true);

@@ -17,8 +17,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::api::entry::Builtin;
-use crate::api::from_dlpack::{is_plain, is_tensor};
+use crate::api::from_dlpack::is_tensor;
 use crate::cpython::call::call_with;
+use crate::import::ladder::is_plain;
 use crate::types::error::type_name;
 
 /// An object that the walk has come to.

@@ -12,13 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::adapters::torch;
-use crate::api::from_dlpack::{is_plain, is_tensor};
+use crate::api::from_dlpack::is_tensor;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
+use crate::import::ladder::is_plain;
 use crate::import::view::lend_unordered;
 use crate::types::error::is_urgent;
 use crate::types::{device, dtype};

@@ -194,6 +194,11 @@ impl Event {
         })
     }
 
+    /// Drops an event that may have been captured, without a return to the pool.
+    pub(crate) fn captured(mut self) {
+        self.owner = Owner::Event;
+    }
+
     /// Makes `stream`, of any context, wait for this point.
     pub(crate) fn wait(&self, stream: RawStream) -> Result<(), Error> {
         check_fork()?;

@@ -5,7 +5,7 @@
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PySlice, PyString};
 
 use crate::adapters::{self, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
@@ -173,6 +173,18 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         || adapters::is_known(x)?)
+}
+
+/// Whether `x` is of a common non-tensor argument type.
+pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
+    x.is_none()
+        || x.is_exact_instance_of::<PyInt>()
+        || x.is_exact_instance_of::<PyFloat>()
+        || x.is_exact_instance_of::<PyBool>()
+        || x.is_exact_instance_of::<PyString>()
+        || x.is_exact_instance_of::<PySlice>()
+        || x.is_exact_instance_of::<PyBytes>()
+        || x.is_exact_instance_of::<PyComplex>()
 }
 
 /// Rewrites an `AttributeError` to name the class and hook whose result `from_dlpack` does not take.

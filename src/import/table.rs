@@ -32,7 +32,7 @@ pub(super) fn from_table(
 }
 
 /// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs. `request` asks neither for a
-/// copy nor for a device other than the CPU, but perhaps for a stream, and for nothing unless `ASKED`.
+/// copy nor for a device other than the CPU, and for nothing unless `ASKED`.
 ///
 /// The thread need not be attached through PyO3.
 #[inline(always)]
@@ -42,9 +42,6 @@ pub(crate) fn fast<const ASKED: bool>(
     kind: Option<&torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    if ASKED && request.stream.is_some() {
-        return slow(x, table.export(x), table, kind, request);
-    }
     match kind {
         Some(kind) if kind.is_plain() => fast_torch::<ASKED>(x, table, kind, request),
         _ => match table.export(x) {

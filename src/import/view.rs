@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
-use crate::abi::{DLDevice, DLTensor, kDLCPU};
+use crate::abi::{DLDataType, DLDevice, DLTensor};
 use crate::adapters::torch::{self, TorchClass};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
@@ -18,15 +18,15 @@ use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
 use crate::import::export::{ordered, work_stream};
-use crate::import::ladder::from_dlpack;
+use crate::import::ladder::{from_dlpack, is_plain};
 use crate::import::protocol;
 use crate::stream::usage::Library;
 use crate::stream::{self, Stream, WorkStream};
 use crate::tensor::checked::{self, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::dtype;
 use crate::types::error::{is_urgent, unseen};
+use crate::types::{device, dtype};
 
 /// A view of `x`, which owns the dimensions, and the work stream of its library, for the borrower of a table function.
 ///
@@ -116,11 +116,26 @@ pub(crate) fn lend_unordered(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// A tensor with row-major elements on the CPU or a CUDA device.
 pub(crate) struct RowMajor {
-    pub(crate) meta: Meta,
+    pub(crate) address: usize,
+    pub(crate) dtype: DLDataType,
+    pub(crate) device: DLDevice,
     /// Which stream its library works on now, if the device has streams.
     pub(crate) work_stream: Option<WorkStream>,
     /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
     pub(crate) is_writable: bool,
+}
+
+impl RowMajor {
+    #[inline(always)]
+    fn of(meta: &Meta, work_stream: Option<WorkStream>, is_writable: bool) -> Self {
+        Self {
+            address: meta.data.addr(),
+            dtype: meta.dtype,
+            device: meta.device,
+            work_stream,
+            is_writable,
+        }
+    }
 }
 
 /// What [`lend`] would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where `lend`
@@ -143,40 +158,54 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 
 #[inline(always)]
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    if let Some(meta) = numpy::row_major(x) {
-        return Ok(Some(RowMajor {
-            meta,
-            work_stream: None,
-            is_writable: meta.flags == 0,
-        }));
+    match cache::remembered(x) {
+        Some(Way::Table(table, kind)) => row_major_of_table(x, table, kind.as_ref()),
+        Some(Way::Numpy) => {
+            Ok(numpy::row_major(x).map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
+        }
+        None if !is_plain(x) => row_major_of_unknown(x),
+        _ => Ok(None),
     }
-    let (mut way, mut room) = (None, MaybeUninit::uninit());
-    let Way::Table(table, kind) = cache::way_uncounted(&mut way, x)? else {
-        return Ok(None);
-    };
+}
+
+/// As [`row_major`], of a type that may have a table.
+#[inline(never)]
+fn row_major_of_unknown(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    match cache::way_uncounted(&mut None, x)? {
+        Way::Table(table, kind) => row_major_of_table(x, table, kind.as_ref()),
+        _ => Ok(None),
+    }
+}
+
+#[inline(always)]
+fn row_major_of_table(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&TorchClass>,
+) -> PyResult<Option<RowMajor>> {
+    let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room)?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };
-    if let Some(kind) = kind {
-        kind.check_borrow(x, meta.dtype)?;
-    }
-    let work_stream = match meta.device.device_type {
-        kDLCPU => None,
-        _ if table.work_stream.is_none() => return Ok(None),
-        _ => table.work_stream,
-    };
     let is_lent = match kind {
-        Some(kind) => kind.holds_view(x, &meta, last),
+        Some(kind) => {
+            kind.check_borrow(x, meta.dtype)?;
+            kind.holds_view(x, &meta, last)
+        }
         None => {
             table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
         }
     };
-    Ok(is_lent.then_some(RowMajor {
-        meta,
-        work_stream,
-        is_writable: kind.is_some(),
-    }))
+    if !is_lent {
+        return Ok(None);
+    }
+    let is_writable = kind.is_some();
+    if meta.device == device::CPU {
+        return Ok(Some(RowMajor::of(&meta, None, is_writable)));
+    }
+    let named = table.work_stream;
+    Ok(named.map(|named| RowMajor::of(&meta, Some(named), is_writable)))
 }
 
 #[cold]

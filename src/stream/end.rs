@@ -21,8 +21,9 @@ pub(crate) enum End {
     /// A point in the work of a stream, which the stream need not outlive.
     Point(Arc<Event>),
     /// All work queued on the stream. The driver refused to record a point, as it does while the stream captures, in a
-    /// host function, or without memory; that says nothing about the work.
-    Unrecorded(Stream),
+    /// host function, or without memory; that says nothing about the work. A point that was recorded later may be part of a
+    /// capture that another thread began meanwhile, and so never be passed.
+    Unrecorded(Stream, Option<Arc<Event>>),
     /// Unknown for ever: the stream was destroyed, although its work may still go on.
     Never,
 }
@@ -40,7 +41,7 @@ impl End {
                 report(stream);
                 Some(Self::Never)
             }
-            Ok(None) | Err(_) => Some(Self::Unrecorded(stream.clone())),
+            Ok(None) | Err(_) => Some(Self::Unrecorded(stream.clone(), None)),
         }
     }
 
@@ -48,7 +49,7 @@ impl End {
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Point(one), Self::Point(other)) => Arc::ptr_eq(one, other),
-            (Self::Unrecorded(one), Self::Unrecorded(other)) => one.is(other),
+            (Self::Unrecorded(one, _), Self::Unrecorded(other, _)) => one.is(other),
             (Self::Never, Self::Never) => true,
             _ => false,
         }
@@ -58,7 +59,7 @@ impl End {
     pub(crate) fn collect(&self, waits: &mut Waits) {
         match self {
             Self::Point(point) => waits.add_point(point),
-            Self::Unrecorded(stream) => waits.add_outside(stream),
+            Self::Unrecorded(stream, _) => waits.add_outside(stream),
             Self::Never => {}
         }
     }
@@ -67,13 +68,34 @@ impl End {
     /// more.
     pub(crate) fn left(self) -> Option<Self> {
         match &self {
-            Self::Point(point) => match blocking(|| point.is_done()) {
-                Ok(is_done) => (!is_done).then_some(self),
-                Err(error) => (!error.is_final()).then_some(self),
-            },
-            Self::Unrecorded(stream) => Self::of(stream),
+            Self::Unrecorded(stream, None) => Self::later(stream),
             Self::Never => Some(self),
+            Self::Point(point) | Self::Unrecorded(_, Some(point)) => {
+                match (blocking(|| point.is_done()), self) {
+                    (Ok(is_done), end) => (!is_done).then_some(end),
+                    (Err(error), _) if error.is_final() => None,
+                    (Err(_), Self::Unrecorded(stream, _)) => Some(Self::Unrecorded(stream, None)),
+                    (Err(_), end) => Some(end),
+                }
+            }
         }
+    }
+
+    /// As [`Self::of`], for an end that could not be recorded before.
+    fn later(stream: &Stream) -> Option<Self> {
+        let point = match Self::of(stream)? {
+            Self::Point(point) => point,
+            end => return Some(end),
+        };
+        let capture = stream.in_this_thread().capture();
+        let point = match capture.is_ok_and(|capture| capture == Capture::None) {
+            true => Some(point),
+            false => {
+                Arc::into_inner(point).map(Event::captured);
+                None
+            }
+        };
+        Some(Self::Unrecorded(stream.clone(), point))
     }
 
     /// Whether it is unknown for ever.
@@ -85,7 +107,7 @@ impl End {
     pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, driver::Error> {
         match self {
             Self::Point(point) => point.relaxed(),
-            Self::Unrecorded(stream) => driver::relaxed(stream.device()),
+            Self::Unrecorded(stream, _) => driver::relaxed(stream.device()),
             Self::Never => Ok(None),
         }
     }
@@ -94,7 +116,8 @@ impl End {
     pub(crate) fn point(&self) -> Option<&Arc<Event>> {
         match self {
             Self::Point(point) => Some(point),
-            Self::Unrecorded(_) | Self::Never => None,
+            Self::Unrecorded(_, point) => point.as_ref(),
+            Self::Never => None,
         }
     }
 
@@ -106,7 +129,7 @@ impl End {
     pub(crate) fn synchronize(&self) -> Result<(), error::Error> {
         match self {
             Self::Point(point) => Ok(blocking(|| point.synchronize())?),
-            Self::Unrecorded(stream) => order::synchronize(stream),
+            Self::Unrecorded(stream, _) => order::synchronize(stream),
             Self::Never => Ok(()),
         }
     }

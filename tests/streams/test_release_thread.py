@@ -11,6 +11,9 @@ from support.concurrent_threads import THREADS, together
 from support.cuda_producers import Framework, TableArray, framework
 from support.simulated_driver import RELEASE, Simulation
 from support.simulated_kernels import read, settle, until
+from support.simulated_objects import GLOBAL
+
+INVALID_VALUE = 1
 
 
 def threads() -> list[str]:
@@ -63,6 +66,38 @@ def test_an_entry_that_comes_while_the_thread_rests_wakes_it(
         dlx.from_dlpack(library.full((4,)), stream=t)
         until(lambda: sim.called(RELEASE).count("cuEventQuery") > 1)
         assert array.deleted == 0
+
+
+def test_a_capture_that_begins_while_a_point_is_recorded_keeps_no_memory(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4, H6: the event is the capture's then, and never done."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s)
+        s.begin_capture(GLOBAL)
+        # The thread finds a stream that does not capture yet.
+        sim.fail_next("cuStreamIsCapturing", 0, by=RELEASE)
+        del tensor
+        until(lambda: "cuEventRecord" in sim.called(RELEASE))
+        s.end_capture()
+        until(lambda: s.advance() or array.deleted == 1)
+    assert sim.violations == []
+
+
+def test_a_late_point_that_the_driver_does_not_know_is_recorded_again(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4, H6: one of a capture that has begun and ended meanwhile, too, is never done."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s)
+        s.begin_capture(GLOBAL)
+        del tensor
+        s.end_capture()
+        sim.fail_next("cuEventQuery", INVALID_VALUE, 3, by=RELEASE)
+        until(lambda: sim.called(RELEASE).count("cuEventRecord") >= 3)
+        until(lambda: s.advance() or array.deleted == 1)
 
 
 def test_threads_that_drop_at_once_lose_nothing(

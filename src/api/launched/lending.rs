@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use super::Launched;
 use crate::abi::DLDevice;
-use crate::api::from_dlpack::{is_plain, is_tensor};
+use crate::api::from_dlpack::is_tensor;
 use crate::api::loan::Loan;
 use crate::api::writing;
 use crate::cpython::boundary::counted;
@@ -17,6 +17,7 @@ use crate::cpython::call::{call_with, vectorcall};
 use crate::cpython::lookup::lacks;
 use crate::cpython::vector::Arguments;
 use crate::exchange::Table;
+use crate::import::ladder::is_plain;
 use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::types::device;

@@ -9,17 +9,20 @@ use super::Launched;
 use super::lending::both;
 use crate::adapters::torch;
 use crate::api::agreed::Agreed;
-use crate::api::from_dlpack::is_plain;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::vector::Arguments;
+use crate::import::ladder::is_plain;
 use crate::import::view;
 
 /// The arguments of a call so far.
 pub(super) struct Taken<'py> {
     /// What the function gets, after a place that it may use.
     pub(super) values: Vec<Bound<'py, PyAny>>,
+    /// Who names the streams of those on a device that has some.
     agreed: Agreed,
+    /// Whether one is on the CPU.
+    is_on_cpu: bool,
     /// The bits of those that are written to.
     written: u64,
 }
@@ -29,7 +32,8 @@ impl<'py> Taken<'py> {
     pub(super) fn new(values: Vec<Bound<'py, PyAny>>) -> Self {
         Self {
             values,
-            agreed: Agreed::default(),
+            agreed: Agreed::NONE,
+            is_on_cpu: false,
             written: 0,
         }
     }
@@ -45,40 +49,50 @@ impl Launched {
         taken: &mut Taken<'py>,
     ) -> PyResult<bool> {
         let x = arguments.values[index];
-        if self.is_receiver(arguments, index) || is_plain(&x) {
+        if self.is_receiver(arguments, index) {
             taken.values.push(x.to_owned());
             return Ok(true);
         }
-        if !self.has_addresses {
-            return Ok(false);
-        }
-        let Some(found) = view::row_major(&x)? else {
-            return Ok(false);
-        };
-        let (meta, parameter) = (found.meta, self.parameter(arguments, index)?);
-        if (self.accepted.as_ref()).is_some_and(|accepted| !accepted.has(parameter, meta.dtype))
-            || !taken.agreed.add(meta.device, found.work_stream)
+        if self.has_addresses
+            && let Some(found) = view::row_major(&x)?
         {
-            return Ok(false);
-        }
-        if self.is_written(parameter) {
-            if !found.is_writable || index >= u64::BITS as usize {
+            let parameter = self.parameter(arguments, index)?;
+            let accepted = self.accepted.as_ref();
+            if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype)) {
                 return Ok(false);
             }
-            taken.written |= 1 << index;
+            match found.work_stream {
+                None => taken.is_on_cpu = true,
+                Some(work_stream) if !taken.agreed.add(found.device, work_stream) => {
+                    return Ok(false);
+                }
+                Some(_) => {}
+            }
+            if self.is_written(parameter) {
+                if !found.is_writable || index >= u64::BITS as usize {
+                    return Ok(false);
+                }
+                taken.written |= 1 << index;
+            }
+            let address = found.address.into_pyobject(x.py())?;
+            taken.values.push(address.into_any());
+            return Ok(true);
         }
-        let address = meta.data.addr().into_pyobject(x.py())?;
-        taken.values.push(address.into_any());
-        Ok(true)
+        let is_plain = is_plain(&x);
+        if is_plain {
+            taken.values.push(x.to_owned());
+        }
+        Ok(is_plain)
     }
 
-    /// The stream to launch on, if all libraries agree; 0 without one.
+    /// The stream to launch on, 0 without one; `None` if the libraries differ, or the devices.
     #[inline(always)]
     pub(super) fn agreed(&self, py: Python<'_>, taken: &Taken<'_>) -> PyResult<Option<i64>> {
         // Of a function without a parameter for the stream, nothing says which one it launches on.
-        match taken.agreed.has_stream() && self.parameters.stream.is_none() {
-            true => Ok(None),
-            false => taken.agreed.handle(py),
+        match self.parameters.stream {
+            _ if !taken.agreed.has_stream() => Ok(Some(0)),
+            Some(_) if !taken.is_on_cpu => taken.agreed.handle(py),
+            _ => Ok(None),
         }
     }
 
@@ -122,7 +136,11 @@ fn end<'py>(
         told = told.and(torch::increment_version(&arguments.values[index]));
         written &= written - 1;
     }
-    match taken.agreed.handle(py) {
+    let now = match taken.agreed.has_stream() {
+        true => taken.agreed.handle(py),
+        false => Ok(Some(then)),
+    };
+    match now {
         Ok(now) if now == Some(then) && told.is_ok() => result,
         now => counted(py, || {
             let left = match now {
