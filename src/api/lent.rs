@@ -96,11 +96,7 @@ impl Lent {
 
     /// The snapshot for the block's view: ready on `stream`.
     pub(crate) fn view(&mut self, stream: &Stream) -> Result<Snapshot, Error> {
-        let usage = StreamUsage::ready_after(stream.clone());
-        match self.snapshot.set_usage(usage) {
-            Ok(()) => Ok(self.snapshot.clone()),
-            Err(usage) => self.snapshot.used(usage),
-        }
+        (self.snapshot).used_alone(StreamUsage::ready_after(stream.clone()))
     }
 
     /// Adds the streams that have to wait for the block's stream; returns whether the library has changed its stream

@@ -1,8 +1,5 @@
 //! Copies on the CPU: any strided layout into compact row-major memory that dlx allocates.
 
-use std::num::NonZero;
-use std::thread;
-
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -13,10 +10,6 @@ use crate::types::{device, layout};
 
 /// Copies up to this size stay attached: detaching would cost as much.
 const ATTACHED: i64 = 32 << 10;
-/// Bytes per thread, at least.
-const SHARE: i64 = 8 << 20;
-/// Maximum number of threads; more add no memory bandwidth.
-const THREADS: usize = 8;
 
 /// Whether dlx can copy a tensor within this device on the host.
 pub(crate) fn can(device: DLDevice) -> bool {
@@ -70,19 +63,19 @@ fn fill(source: &Snapshot, to: *mut u8) {
     if source.is_row_major() {
         // One contiguous run of bytes, whatever the dtype.
         let bytes = Dimension::new(source.nbytes(), 1, 1);
-        return walk(&Walk::new(vec![bytes], 1), from, to, source.nbytes());
+        return walk(&Walk::new(vec![bytes], 1), from, to);
     }
     let item = if packed { 1 } else { bits / 8 };
     let whole = Walk::new(dimensions(source, item), item);
     if packed {
         if let Some(bytes) = in_bytes(&whole, bits) {
-            return walk(&bytes, from, to, source.nbytes());
+            return walk(&bytes, from, to);
         }
         // SAFETY: the strides count elements of `bits` bits; all of `source` is readable (S7) and `to` has room for as
         // many bits.
         unsafe { copy_bits(&whole, from, to, bits) };
     } else {
-        walk(&whole, from, to, source.nbytes());
+        walk(&whole, from, to);
     }
 }
 
@@ -101,42 +94,8 @@ pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
     dimensions.collect()
 }
 
-/// An address that can be sent to another thread.
-#[derive(Clone, Copy)]
-struct Address(*mut u8);
-
-// SAFETY: sending an address is harmless; where it is dereferenced, a SAFETY comment says why it may be.
-unsafe impl Send for Address {}
-
-/// Copies along `whole`, in as many threads as its size is worth.
-fn walk(whole: &Walk, from: *const u8, to: *mut u8, nbytes: i64) {
-    let parts = usize::try_from(nbytes / SHARE).unwrap_or(0);
-    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
-    let parts = if parts < 2 {
-        1
-    } else {
-        parts.min(cores()).min(THREADS)
-    };
-    let copy = |walk: &Walk, from_offset: i64, to_offset: i64, base: (Address, Address)| {
-        let from = base.0.0.wrapping_offset(from_offset as isize);
-        let to = base.1.0.wrapping_offset(to_offset as isize);
-        // SAFETY: each part reads elements of the source, which are readable (S7), and writes to places in the
-        // destination that no other part writes.
-        unsafe { walk.copy(from, to) };
-    };
-    let base = (Address(from.cast_mut()), Address(to));
-    let mut pieces = whole.split(parts);
-    let last = pieces.pop();
-    thread::scope(|scope| {
-        for (walk, from, to) in &pieces {
-            let usage = move || copy(walk, *from, *to, base);
-            // If no thread can be started, this one does the work.
-            if thread::Builder::new().spawn_scoped(scope, usage).is_err() {
-                usage();
-            }
-        }
-        if let Some((walk, from, to)) = &last {
-            copy(walk, *from, *to, base);
-        }
-    });
+/// Copies along `whole`.
+fn walk(whole: &Walk, from: *const u8, to: *mut u8) {
+    // SAFETY: the walk reads elements of the source, which are readable (S7), and writes to the destination alone.
+    unsafe { whole.copy(from, to) };
 }

@@ -88,14 +88,13 @@ impl End {
             end => return Some(end),
         };
         let capture = stream.in_this_thread().capture();
-        let point = match capture.is_ok_and(|capture| capture == Capture::None) {
-            true => Some(point),
-            false => {
-                Arc::into_inner(point).map(Event::captured);
-                None
-            }
-        };
-        Some(Self::Unrecorded(stream.clone(), point))
+        if capture.is_ok_and(|capture| capture == Capture::None) {
+            return Some(Self::Unrecorded(stream.clone(), Some(point)));
+        }
+        if let Some(point) = Arc::into_inner(point) {
+            point.captured();
+        }
+        Some(Self::Unrecorded(stream.clone(), None))
     }
 
     /// Whether it is unknown for ever.

@@ -156,14 +156,14 @@ impl Snapshot {
         self
     }
 
-    /// Sets the streams of a snapshot that has none and that nobody shares; returns them if it has, or somebody does.
-    pub(crate) fn set_usage(&mut self, usage: StreamUsage) -> Result<(), StreamUsage> {
+    /// As [`Self::used`]; a snapshot without streams that nobody shares is used itself.
+    pub(crate) fn used_alone(&mut self, usage: StreamUsage) -> Result<Self, Error> {
         match self.0.get_mut() {
             Some(fields) if fields.usage.is_none() => {
                 fields.usage = Some(Arc::new(usage));
-                Ok(())
+                Ok(self.clone())
             }
-            _ => Err(usage),
+            _ => self.used(usage),
         }
     }
 

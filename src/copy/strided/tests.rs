@@ -110,28 +110,6 @@ fn every_walk_copies_what_its_definition_says() {
 }
 
 #[test]
-fn the_parts_of_a_walk_are_the_walk() {
-    let mut numbers = Numbers(2);
-    for _ in 0..200 {
-        let case = Case::random(&mut numbers, 4, 200);
-        let expected = case.expected();
-        let walk = Walk::new(case.loops.clone(), 4);
-        for count in [1, 2, 3, 16] {
-            let parts = walk.split(count);
-            assert!((1..=count).contains(&parts.len()));
-            let mut made = vec![0; expected.len()];
-            for (part, from, to) in parts {
-                let source = case.from().wrapping_offset(from as isize);
-                let target = made.as_mut_ptr().wrapping_offset(to as isize);
-                // SAFETY: a part of the walk, which stays within both.
-                unsafe { part.copy(source, target) };
-            }
-            assert!(made == expected, "{walk:?} in {count}");
-        }
-    }
-}
-
-#[test]
 fn the_rows_for_a_driver_are_the_copy() {
     let mut numbers = Numbers(3);
     let (mut runs, mut several) = (0, 0);
