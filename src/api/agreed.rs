@@ -2,8 +2,8 @@
 //!
 //! A library is asked for its stream once before a kernel is launched and once after it, however many of its tensors there
 //! are. Equal handles that libraries name for one device, at one moment and in one thread, are one stream, whichever context
-//! is current, and whether or not it captures (R81): the driver need not be asked. Where they differ, [`Loan`] orders the
-//! tensors one by one.
+//! is current, and whether or not it captures (R81): the driver need not be asked. Where they differ before, [`Loan`] orders
+//! the tensors one by one; after, the host waits, as at the end of any block whose library has changed its stream.
 //!
 //! [`Loan`]: super::loan::Loan
 
@@ -12,7 +12,6 @@
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::stream::order::{self, Waits};
 use crate::stream::{Stream, WorkStream};
 use crate::types::device;
 
@@ -66,29 +65,14 @@ impl Agreed {
         Ok(named)
     }
 
+    /// The stream of this handle on the device of the tensors.
+    pub(super) fn stream(&self, handle: i64) -> Stream {
+        Stream::of_table(handle, self.device)
+    }
+
     /// Whether all of the libraries work on `stream` now.
     pub(super) fn is_on(&self, py: Python<'_>, stream: &Stream) -> PyResult<bool> {
         let named = self.handle(py)?;
-        Ok(named.is_some_and(|handle| Stream::of_table(handle, self.device).is(stream)))
-    }
-
-    /// Makes what the libraries work on by now wait for the stream `then`, on which a kernel was launched; the error of the
-    /// last question, if it was `asked` in vain, comes after that.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn leave(&self, py: Python<'_>, then: i64, mut asked: PyResult<()>) -> PyResult<()> {
-        let then = Stream::of_table(then, self.device);
-        let mut back = Waits::default();
-        for library in self.libraries.iter().flatten() {
-            match library.get(py, self.device) {
-                Ok(handle) => back.add(&Stream::of_table(handle, self.device)),
-                Err(error) => asked = asked.and(Err(error)),
-            }
-        }
-        let (_, joined) = order::leave(&back, &then, None);
-        let finished = order::finish(&then);
-        asked
-            .and(joined.map_err(PyErr::from))
-            .and(finished.map_err(PyErr::from))
+        Ok(named.is_some_and(|handle| self.stream(handle).is(stream)))
     }
 }

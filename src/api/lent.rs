@@ -21,7 +21,7 @@ pub(crate) struct Lent {
     /// The ends of earlier uses that the block has waited for.
     covered: Vec<End>,
     /// The stream that its library worked on when the block was entered.
-    pub(super) then: Option<Stream>,
+    then: Option<Stream>,
 }
 
 impl Lent {

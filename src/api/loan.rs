@@ -178,7 +178,7 @@ impl Loan {
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
-    pub(super) fn end(mut self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn end(self, py: Python<'_>) -> PyResult<()> {
         for view in &self.views {
             view.get().end();
         }
@@ -190,18 +190,14 @@ impl Loan {
         let Some(stream) = self.stream.filter(|_| self.is_joined) else {
             return Ok(());
         };
-        let asked = match self.agreed.map(|agreed| agreed.is_on(py, &stream)) {
-            Some(Ok(true)) => return Ok(()),
+        match self.agreed.map(|agreed| agreed.is_on(py, &stream)) {
+            Some(Ok(true)) => Ok(()),
             Some(asked) => {
-                for (_, lent) in &mut self.ordered {
-                    lent.then = Some(stream.clone());
-                }
-                asked.map(drop)
+                let finished = order::finish(&stream);
+                asked.and(finished.map_err(PyErr::from))
             }
-            None => Ok(()),
-        };
-        let joined = join_back(py, &self.ordered, &stream, self.capture);
-        asked.and(joined)
+            None => join_back(py, &self.ordered, &stream, self.capture),
+        }
     }
 }
 

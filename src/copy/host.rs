@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::copy::strided::{Dimension, Walk, copy_bits, in_bytes};
+use crate::copy::strided::{Dimension, Walk, copy_bits};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 use crate::types::{device, layout};
@@ -59,23 +59,18 @@ fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
 fn fill(source: &Snapshot, to: *mut u8) {
     let from = source.meta().data.cast::<u8>().cast_const();
     let bits = i64::from(source.meta().bits());
-    let packed = bits % 8 != 0;
     if source.is_row_major() {
         // One contiguous run of bytes, whatever the dtype.
         let bytes = Dimension::new(source.nbytes(), 1, 1);
-        return walk(&Walk::new(vec![bytes], 1), from, to);
-    }
-    let item = if packed { 1 } else { bits / 8 };
-    let whole = Walk::new(dimensions(source, item), item);
-    if packed {
-        if let Some(bytes) = in_bytes(&whole, bits) {
-            return walk(&bytes, from, to);
-        }
-        // SAFETY: the strides count elements of `bits` bits; all of `source` is readable (S7) and `to` has room for as
-        // many bits.
-        unsafe { copy_bits(&whole, from, to, bits) };
+        // SAFETY: all of `source` is readable (S7), and `to` has room for as many bytes.
+        unsafe { Walk::new(vec![bytes], 1).copy(from, to) };
+    } else if bits % 8 == 0 {
+        let item = bits / 8;
+        // SAFETY: as above.
+        unsafe { Walk::new(dimensions(source, item), item).copy(from, to) };
     } else {
-        walk(&whole, from, to);
+        // SAFETY: as above; the strides count elements of `bits` bits.
+        unsafe { copy_bits(&Walk::new(dimensions(source, 1), 1), from, to, bits) };
     }
 }
 
@@ -92,10 +87,4 @@ pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
         )
     });
     dimensions.collect()
-}
-
-/// Copies along `whole`.
-fn walk(whole: &Walk, from: *const u8, to: *mut u8) {
-    // SAFETY: the walk reads elements of the source, which are readable (S7), and writes to the destination alone.
-    unsafe { whole.copy(from, to) };
 }

@@ -20,7 +20,7 @@ mod dimension;
 pub(crate) mod rows;
 mod tiles;
 
-pub(crate) use bits::{copy_bits, in_bytes};
+pub(crate) use bits::copy_bits;
 pub(crate) use dimension::Dimension;
 use dimension::{step, step_mut};
 use tiles::{run, tiles};

@@ -14,6 +14,7 @@ use crate::cpython::call::vectorcall;
 use crate::cpython::vector::Arguments;
 use crate::import::ladder::is_plain;
 use crate::import::view;
+use crate::stream::order;
 
 /// The arguments of a call so far.
 pub(super) struct Taken<'py> {
@@ -136,18 +137,22 @@ fn end<'py>(
         told = told.and(torch::increment_version(&arguments.values[index]));
         written &= written - 1;
     }
-    let now = match taken.agreed.has_stream() {
-        true => taken.agreed.handle(py),
-        false => Ok(Some(then)),
+    let agreed = &taken.agreed;
+    let is_same = match agreed.has_stream() {
+        true => agreed.handle(py).map(|now| now == Some(then)),
+        false => Ok(true),
     };
-    match now {
-        Ok(now) if now == Some(then) && told.is_ok() => result,
-        now => counted(py, || {
-            let left = match now {
-                Ok(now) if now == Some(then) => Ok(()),
-                now => taken.agreed.leave(py, then, now.map(drop)),
-            };
-            both(py, result, left.and(told))
-        }),
+    if told.is_ok() && matches!(is_same, Ok(true)) {
+        return result;
     }
+    counted(py, || {
+        let left = match is_same {
+            Ok(true) => Ok(()),
+            asked => {
+                let finished = order::finish(&agreed.stream(then));
+                asked.and(finished.map_err(PyErr::from))
+            }
+        };
+        both(py, result, left.and(told))
+    })
 }

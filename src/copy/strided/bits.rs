@@ -3,22 +3,6 @@
 use super::Walk;
 use super::dimension::{Dimension, step, step_mut};
 
-/// The same walk in bytes, if every innermost run starts and ends at a byte boundary.
-pub(crate) fn in_bytes(walk: &Walk, bits: i64) -> Option<Walk> {
-    let (run, outer) = walk.dimensions.split_last()?;
-    let is_whole = |elements: i64| elements * bits % 8 == 0;
-    let is_run = run.from == 1 && run.to == 1 && is_whole(run.extent);
-    let follows = |each: &Dimension| is_whole(each.from) && is_whole(each.to);
-    (is_run && outer.iter().all(follows)).then(|| {
-        let bytes = |elements: i64| elements * bits / 8;
-        let outer = outer
-            .iter()
-            .map(|each| Dimension::new(each.extent, bytes(each.from), bytes(each.to)));
-        let run = Dimension::new(bytes(run.extent), 1, 1);
-        Walk::new(outer.chain([run]).collect(), 1)
-    })
-}
-
 /// Copies packed elements of `bits` bits.
 ///
 /// # Safety
