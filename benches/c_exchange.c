@@ -2,47 +2,14 @@
  *
  * CPython's full C API and dlpack.h, nothing else. Consumers here, the tensor type in c_tensor.h.
  * What a library must check and a floor need not (torch's conj, neg and grad, dtypes, overflow) is
- * left out. The cache relies on the GIL.
+ * left out.
  */
 #include "c_tensor.h"
 #include <time.h>
 
 #define USED_CAPSULE_NAME "used_dltensor_versioned"
 
-static PyObject *str_dlpack, *str_table, *max_version, *max_version_keyword; /* set at import */
-
-/* Exact type to table, direct-mapped; a slot owns its type, so an address is never reused under it. */
-static struct {
-    PyTypeObject *type;
-    const DLPackExchangeAPI *api;
-} cache[64];
-
-static const DLPackExchangeAPI *capsule_table(PyObject *capsule) {
-    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, TABLE_NAME);
-    if (header == NULL) return NULL;
-    while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
-    if (header == NULL) PyErr_SetString(PyExc_BufferError, "no exchange table of major version 1");
-    return (const DLPackExchangeAPI *)header;
-}
-
-static __attribute__((noinline)) const DLPackExchangeAPI *lookup_slow(PyTypeObject *type, size_t slot) {
-    PyObject *capsule = PyObject_GetAttr((PyObject *)type, str_table);
-    if (capsule == NULL) return NULL;
-    const DLPackExchangeAPI *api = capsule_table(capsule);
-    Py_DECREF(capsule); /* the table is static: it outlives its capsule */
-    if (api == NULL) return NULL;
-    Py_INCREF(type);
-    PyTypeObject *evicted = cache[slot].type;
-    cache[slot].type = type;
-    cache[slot].api = api;
-    Py_XDECREF(evicted);
-    return api;
-}
-
-static inline const DLPackExchangeAPI *lookup(PyTypeObject *type) {
-    size_t slot = ((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % (sizeof cache / sizeof *cache);
-    return cache[slot].type == type ? cache[slot].api : lookup_slow(type, slot);
-}
+static PyObject *str_dlpack, *max_version, *max_version_keyword; /* set at import */
 
 static int one_argument(Py_ssize_t nargs) {
     if (nargs != 1) PyErr_SetString(PyExc_TypeError, "one argument expected");
@@ -205,18 +172,9 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit_c_exchange(void) {
     str_dlpack = PyUnicode_InternFromString("__dlpack__");
-    str_table = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-    str_max_version = PyUnicode_InternFromString("max_version");
-    str_dl_device = PyUnicode_InternFromString("dl_device");
-    str_copy = PyUnicode_InternFromString("copy");
     max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    if (tensor_ready() < 0) return NULL;
     max_version_keyword = PyTuple_Pack(1, str_max_version);
-    cpu_device = Py_BuildValue("(ii)", kDLCPU, 0);
-    PyObject *capsule = PyCapsule_New(&table, TABLE_NAME, NULL);
-    if (PyErr_Occurred() || PyType_Ready(&Tensor_Type) < 0 ||
-        PyDict_SetItem(Tensor_Type.tp_dict, str_table, capsule) < 0)
-        return NULL;
-    PyType_Modified(&Tensor_Type);
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddObjectRef(module, "Tensor", (PyObject *)&Tensor_Type) < 0)
         Py_CLEAR(module);

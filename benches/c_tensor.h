@@ -6,13 +6,10 @@
  */
 #ifndef C_TENSOR_H
 #define C_TENSOR_H
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <dlpack/dlpack.h>
+#include "c_table.h"
 #include <stdlib.h>
 
 #define MAX_NDIM 64
-#define TABLE_NAME "dlpack_exchange_api"
 #define CAPSULE_NAME "dltensor_versioned"
 #define METHOD(function) ((PyCFunction)(void (*)(void))(function))
 
@@ -230,5 +227,20 @@ static PyTypeObject Tensor_Type = {
     .tp_weaklistoffset = offsetof(Tensor, weakrefs),
     .tp_methods = tensor_methods,
 };
+
+/* To be called at import. */
+static int tensor_ready(void) {
+    str_table = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    str_max_version = PyUnicode_InternFromString("max_version");
+    str_dl_device = PyUnicode_InternFromString("dl_device");
+    str_copy = PyUnicode_InternFromString("copy");
+    cpu_device = Py_BuildValue("(ii)", kDLCPU, 0);
+    PyObject *capsule = PyCapsule_New(&table, TABLE_NAME, NULL);
+    if (PyErr_Occurred() || PyType_Ready(&Tensor_Type) < 0 ||
+        PyDict_SetItem(Tensor_Type.tp_dict, str_table, capsule) < 0)
+        return -1;
+    PyType_Modified(&Tensor_Type);
+    return 0;
+}
 
 #endif
