@@ -3,7 +3,8 @@
     python benches/bench.py [--quick] [--only SUBSTRING] [--json [FILE|-]]
 
 Builds the extensions beside it, times every row of `cases.ROWS` in one process and
-prints the ratios. Rows of missing libraries say so.
+prints the ratios; then `device.py` does so with its own. Rows of missing libraries say
+so.
 """
 
 import argparse
@@ -11,10 +12,12 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
+import device_cases
 from cases import ROWS, Row
-from extensions import EXTENSIONS
+from extensions import EXTENSIONS, HERE
 from measure import FULL, NOT_INSTALLED, QUICK, Effort, Result, Timing, measure
 from objects import Scope
 from results import document, dump, keep, machine
@@ -42,10 +45,14 @@ def imported(modules: dict[str, str], console: Console) -> dict[str, ModuleType]
     return libraries
 
 
-def load_libraries(console: Console) -> dict[str, ModuleType]:
+def load_libraries(
+    console: Console,
+    modules: dict[str, str] = LIBRARIES,
+    extensions: dict[str, Callable[[], ModuleType]] = EXTENSIONS,
+) -> dict[str, ModuleType]:
     """Import the libraries, and build and import the extensions."""
-    libraries = imported(LIBRARIES, console)
-    for name, build in EXTENSIONS.items():
+    libraries = imported(modules, console)
+    for name, build in extensions.items():
         try:
             libraries[name] = build()
         except (
@@ -99,7 +106,8 @@ def render(
     for name in ("dlx min", "dlx median"):
         table.add_column(name, justify="right")
     table.add_column("compared with")
-    for name in ("its min", "ratio"):
+    counted = list(dict.fromkeys(name for each in results for name in each.counts))
+    for name in ("its min", "ratio", *counted):
         table.add_column(name, justify="right")
     previous = None
     for result in results:
@@ -114,6 +122,7 @@ def render(
             row.against,
             duration(result.theirs),
             "" if result.value is None else form.format(result.value),
+            *(f"{result.counts[name]:g}" if result.counts else "" for name in counted),
         )
         previous = row.path
     console.print(table)
@@ -126,27 +135,10 @@ def fail_if_broken(results: list[Result]) -> None:
         sys.exit("a statement failed: see the table")
 
 
-def main() -> None:
-    """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        nargs="?",
-        const="",
-        help="also write JSON, to build/results; - is stdout",
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument(
-        "--only", metavar="SUBSTRING", default="", help="rows with this in their names"
-    )
-    options = parser.parse_args()
-    piped = options.json == "-"
-    stream = sys.stderr if piped else sys.stdout
+def compare(rows: list[Row], options: argparse.Namespace) -> list[Result]:
+    """Measure rows in this process, and print and write the results."""
+    stream = sys.stderr if options.json == "-" else sys.stdout
     console = Console(file=stream, width=None if stream.isatty() else 150)
-    rows = selected(ROWS, options.only)
-    if not rows:
-        parser.error(f"no row has {options.only!r} in its names")
     libraries = load_libraries(console)
     about = machine(libraries)
     results = run(rows, libraries, QUICK if options.quick else FULL, console)
@@ -156,7 +148,40 @@ def main() -> None:
         console.print(f"written to {os.path.relpath(keep(document(results, about)))}")
     elif options.json:
         dump(document(results, about), options.json)
+    return results
+
+
+def on_device(options: argparse.Namespace) -> int:
+    """Run `device.py`, and return its exit status."""
+    command = [sys.executable, str(HERE / "device.py"), f"--only={options.only}"]
+    command += ["--quick"] * options.quick + ["--json"] * (options.json == "")
+    stream = sys.stderr if options.json == "-" else None
+    return subprocess.run(command, stdout=stream).returncode
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="also write JSON, to build/results; - is stdout; on a device only there",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repeats")
+    parser.add_argument(
+        "--only", metavar="SUBSTRING", default="", help="rows with this in their names"
+    )
+    options = parser.parse_args()
+    rows = selected(ROWS, options.only)
+    rows_on_device = selected(device_cases.ROWS, options.only)
+    if not rows and not rows_on_device:
+        parser.error(f"no row has {options.only!r} in its names")
+    results = compare(rows, options) if rows else []
+    status = on_device(options) if rows_on_device else 0
     fail_if_broken(results)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Build and load the extensions that dlx is compared with, for this Python.
 
-Hand-written C (`c_exchange.c`), what a user of nanobind would write (`nb_exchange.cpp`)
-and what a user of dlpark would (`dlpark_exchange`). Builds are kept until a source
-changes.
+Hand-written C (`c_exchange.c`, `c_device.c`), what a user of nanobind would write
+(`nb_exchange.cpp`) and what a user of dlpark would (`dlpark_exchange`). Builds are kept
+until a source changes.
 """
 
 import importlib
@@ -66,13 +66,22 @@ def load(name: str, path: Path) -> ModuleType:
     return module
 
 
-def by_hand() -> ModuleType:
-    """Build the hand-written C; tvm-ffi has `dlpack.h`."""
+def in_c(name: str, *sources: str) -> ModuleType:
+    """Build hand-written C; tvm-ffi has `dlpack.h`."""
     compiler = [*shlex.split(os.environ.get("CC", "cc")), "-O3"]
-    source = HERE / "c_exchange.c"
-    return compiled(
-        "c_exchange", compiler, [source], [folder_of("tvm_ffi") / "include"]
-    )
+    compiler += ["-Wall", "-Wextra", "-Werror"]
+    paths = [HERE / source for source in sources]
+    return compiled(name, compiler, paths, [folder_of("tvm_ffi") / "include"])
+
+
+def by_hand() -> ModuleType:
+    """Build the floor on the host."""
+    return in_c("c_exchange", "c_exchange.c")
+
+
+def on_device() -> ModuleType:
+    """Build the floor on a device, whose driver is in the same file."""
+    return in_c("c_device", "c_device.c", "null_cuda.c")
 
 
 def nanobind() -> ModuleType:

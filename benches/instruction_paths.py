@@ -1,10 +1,10 @@
 """The hot paths whose instructions are counted; runs them under callgrind.
 
-    valgrind --tool=callgrind --instr-atstart=no python instruction_paths.py FILE
+    valgrind --tool=callgrind --instr-atstart=no python instruction_paths.py FILE WHERE
 
-FILE is the build of `callgrind.c`. Each path runs twice, with different numbers of
-calls, and callgrind dumps its counts after each. The difference excludes what runs
-once.
+FILE is the build of `callgrind.c`, and WHERE one of `RUNS`. Each path runs twice, with
+different numbers of calls, and callgrind dumps its counts after each. The difference
+excludes what runs once.
 """
 
 import ctypes
@@ -15,11 +15,12 @@ import timeit
 from collections.abc import Callable
 from types import ModuleType
 
-from extensions import by_hand
+from device_cases import on_stream
+from extensions import by_hand, on_device
 from objects import Scope, wrapped
 
 # Path: the statement; `n` in it is the number of calls that C makes.
-PATHS = {
+ON_HOST = {
     "dlx.from_dlpack(ndarray)": "dlx.from_dlpack(a)",
     "dlx.from_dlpack(torch)": "dlx.from_dlpack(t)",
     "dlx.from_dlpack(torch), a view": "dlx.from_dlpack(v)",
@@ -58,6 +59,26 @@ PATHS = {
     "tvm-ffi call, three dlx tensors": "nop(d, d2, d3)",
     "tvm-ffi call, three MyArr over torch": "nop(mt, mt2, mt3)",
 }
+# Those of the objects in `device_cases.py`. A release that is deferred is another
+# thread's work, which does not come to the same twice.
+ON_DEVICE = {
+    "dlx.from_dlpack(C Tensor on a device, its stream)": (
+        "dlx.from_dlpack(k, stream=own)"
+    ),
+    "dlx.from_dlpack(torch on a device, its stream)": "dlx.from_dlpack(t, stream=own)",
+    "dlx.from_dlpack(C Tensor on a device, another stream)": (
+        "dlx.from_dlpack(k, stream=other, release='none')"
+    ),
+    "dlx.borrow(3 C Tensors on a device)": "with dlx.borrow(k, k2, k3): pass",
+    "dlx.borrow(3 torch tensors on a device)": "with dlx.borrow(t, t2, t3): pass",
+    "dlx.launcher, 3 C Tensors on a device": "launch_three(k, k2, k3)",
+    "dlx.launcher, 3 torch tensors on a device": "launch_three(t, t2, t3)",
+    "dlx.launcher, 3 torch tensors on a device, the third written": (
+        "launch_out(t, t2, t3)"
+    ),
+    "dlx.launcher, 16 C Tensors on a device": "launch_many(*ks)",
+}
+PATHS = ON_HOST | ON_DEVICE
 # The floors of paths: all instructions, in every library.
 FLOORS = {
     "table: dltensor_from_py": "c.borrow_loop_table(k_table, k, n)",
@@ -98,6 +119,17 @@ FLOORS = {
     "MyArr over torch: from_py + deleter": "c.from_py_loop(t_table, t, n)",
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
     "tvm-ffi call, three MyArr over torch": "nop(t, t2, t3)",
+    "dlx.from_dlpack(C Tensor on a device, its stream)": "c.from_table(k, own)",
+    "dlx.from_dlpack(torch on a device, its stream)": "c.from_table(t, own)",
+    "dlx.from_dlpack(C Tensor on a device, another stream)": "c.from_table(k, other)",
+    "dlx.borrow(3 C Tensors on a device)": "c.launch(k, k2, k3)",
+    "dlx.borrow(3 torch tensors on a device)": "c.launch(t, t2, t3)",
+    "dlx.launcher, 3 C Tensors on a device": "c.call(three, k, k2, k3)",
+    "dlx.launcher, 3 torch tensors on a device": "c.call(three, t, t2, t3)",
+    "dlx.launcher, 3 torch tensors on a device, the third written": (
+        "launch_three(t, t2, t3)"
+    ),
+    "dlx.launcher, 16 C Tensors on a device": "c.call(many, *ks)",
 }
 WARM_UP, FEW, MANY = 100, 100, 1100
 
@@ -108,6 +140,21 @@ def runner(statement: str, scope: Scope) -> Callable[[int], object]:
         expression = compile(statement, "<instructions>", "eval")
         return lambda n: eval(expression, scope, {"n": n})
     return timeit.Timer(statement, globals=scope).timeit
+
+
+def on_host(libraries: dict[str, ModuleType]) -> Scope:
+    """The objects of the paths on the host."""
+    scope = wrapped(libraries)
+    scope["bridged"] = scope["dlx"].bridge(scope["np"].ndarray)(scope["np"].add)
+    return scope
+
+
+# Where: the paths, their floor's extension, their objects. Each has its own process:
+# on a device, a driver and torch's table are replaced.
+RUNS = {
+    "host": (ON_HOST, by_hand, on_host),
+    "device": (ON_DEVICE, on_device, on_stream),
+}
 
 
 def main() -> None:
@@ -122,13 +169,14 @@ def main() -> None:
             ("jnp", "jax.numpy"),
         )
     }
-    libraries["c"] = by_hand()
-    scope = wrapped(libraries)
-    scope["bridged"] = scope["dlx"].bridge(scope["np"].ndarray)(scope["np"].add)
+    paths, build, objects = RUNS[sys.argv[2]]
+    libraries["c"] = build()
+    scope = objects(libraries)
+    floors = {name: FLOORS[name] for name in paths if name in FLOORS}
     callgrind = ctypes.CDLL(sys.argv[1])
     gc.disable()
     callgrind.callgrind_start()
-    for kind, statements in (("path", PATHS), ("floor", FLOORS)):
+    for kind, statements in (("path", paths), ("floor", floors)):
         for name, statement in statements.items():
             run = runner(statement, scope)
             run(WARM_UP)

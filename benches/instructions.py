@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import dlx._core
 from extensions import BUILD, HERE
-from instruction_paths import FEW, MANY
+from instruction_paths import FEW, MANY, RUNS
 from results import RESULTS, Document, dump, versions
 
 TARGET = RESULTS / "instructions.json"
@@ -96,29 +97,28 @@ def library() -> Path:
     return target
 
 
-def run(folder: Path) -> None:
-    """Run all paths under callgrind."""
+def dumps(where: str) -> Iterator[str]:
+    """Run all paths of one process under callgrind, and yield its dumps in order."""
     command = ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no"]
-    command += [f"--callgrind-out-file={folder / 'out'}", sys.executable]
-    command += [str(HERE / "instruction_paths.py"), str(library())]
-    environment = os.environ | ENVIRONMENT
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if ran.returncode:
-        sys.exit(f"the paths failed under valgrind:\n{ran.stderr}")
+    with tempfile.TemporaryDirectory() as folder:
+        command += [f"--callgrind-out-file={folder}/out", sys.executable]
+        command += [str(HERE / "instruction_paths.py"), str(library()), where]
+        environment = os.environ | ENVIRONMENT
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if ran.returncode:
+            sys.exit(f"the paths failed under valgrind:\n{ran.stderr}")
+        parts = Path(folder).glob("out.*")
+        for part in sorted(parts, key=lambda each: int(each.suffix[1:])):
+            yield part.read_text()
 
 
 def count() -> dict[str, dict[str, Count]]:
     """Count: by kind (path, floor) and name."""
     own = Path(dlx._core.__file__).name
     seen: dict[tuple[str, str], dict[int, Count]] = defaultdict(dict)
-    with tempfile.TemporaryDirectory() as folder:
-        run(Path(folder))
+    for where in RUNS:
         names: dict[str, str] = {}
-        parts = sorted(
-            Path(folder).glob("out.*"), key=lambda each: int(each.suffix[1:])
-        )
-        for part in parts:
-            text = part.read_text()
+        for text in dumps(where):
             cost = executed(text, names)
             reason = re.search(r"Client Request: (path|floor) (\d+) (.+)", text)
             if reason is None:

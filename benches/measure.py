@@ -13,7 +13,7 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cases import Clock, Row
 from objects import Scope
@@ -22,6 +22,7 @@ Sampler = Callable[[int], float]  # number of calls -> ns per call
 
 SAMPLE_NS = 2e6
 LEAST_ROUNDS = 5
+COUNTED = 1000  # calls
 NOT_INSTALLED = "not installed"
 
 
@@ -49,11 +50,15 @@ class Timing:
 
 @dataclass(frozen=True)
 class Result:
-    """A row with its timings; for a side that cannot run, the reason."""
+    """A row with its timings; for a side that cannot run, the reason.
+
+    `counts` are what a call of `ours` asks of others, where the scope counts that.
+    """
 
     row: Row
     ours: Timing | str
     theirs: Timing | str
+    counts: dict[str, float] = field(default_factory=dict)
 
     @property
     def value(self) -> float | None:
@@ -108,6 +113,15 @@ def calls_per_sample(sample: Sampler) -> int:
         calls *= 10
 
 
+def counted(sample: Sampler, scope: Scope) -> dict[str, float]:
+    """Return what a call asks of others, by the scope's own counters."""
+    if "counts" not in scope:
+        return {}
+    scope["counts"]()
+    sample(COUNTED)
+    return {name: count / COUNTED for name, count in scope["counts"]().items()}
+
+
 def measure(row: Row, scope: Scope, effort: Effort) -> Result:
     """Time both sides of `row`, interleaved, with the garbage collector off."""
     problems: dict[str, str] = {}
@@ -129,6 +143,7 @@ def measure(row: Row, scope: Scope, effort: Effort) -> Result:
                 samplers.pop(side, None)
                 problems[side] = f"{type(error).__name__}: {error}".splitlines()[0]
         samples: dict[str, list[float]] = {side: [] for side in samplers}
+        counts = counted(samplers["ours"], scope) if "ours" in samplers else {}
         if samplers:
             fitting = int(effort.row_ns / round_ns)
             for _ in range(max(LEAST_ROUNDS, min(effort.rounds, fitting))):
@@ -141,4 +156,4 @@ def measure(row: Row, scope: Scope, effort: Effort) -> Result:
         for side, ns in samples.items()
     }
     sides = problems | timings
-    return Result(row, sides["ours"], sides["theirs"])
+    return Result(row, sides["ours"], sides["theirs"], counts)

@@ -93,9 +93,10 @@ def paths(runs: Document) -> str:
 
 
 def comparisons(runs: Document) -> str:
-    """Format every path, with the ratio in each Python."""
+    """Format every path, with the ratio in each Python, and what was counted."""
     main, *others = runs["pythons"]
-    head = ["path", "dlx", "compared with", "its", f"ratio, {main}", *others]
+    counted = list(runs["rows"][0].get("counts", {}))
+    head = ["path", "dlx", "compared with", "its", f"ratio, {main}", *others, *counted]
     lines = [
         [
             row["path"],
@@ -103,6 +104,10 @@ def comparisons(runs: Document) -> str:
             row["against"],
             ns(row["its"]),
             *(ratio(row, python) for python in runs["pythons"]),
+            *(
+                number(row["counts"][name]) if "counts" in row else "-"
+                for name in counted
+            ),
         ]
         for row in runs["rows"]
     ]
@@ -199,6 +204,15 @@ def sections() -> dict[str, tuple[str, str]]:
             "The least time of dlx and of what it is compared with, and their ratio in "
             "each Python; for `import dlx` the difference of medians.",
             comparisons(summary["runs"]),
+        ),
+        "Times on a device": (
+            "dlx's own part: tensors claim CUDA where no device is, and the driver "
+            "does nothing. Those of torch are CPU tensors whose table claims it; dlx "
+            "knows their dispatch keys, which are not those of a CUDA tensor. C by "
+            "hand views or exports each tensor, asks for the stream once before and "
+            "once after, and packs addresses. The last columns count how often a call "
+            "of dlx asks the library for its stream, and calls the driver.",
+            comparisons(summary["device"]),
         ),
         "Instructions": (
             "Per call: those in dlx's extension without its callees, all of the "

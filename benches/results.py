@@ -85,6 +85,7 @@ def document(results: list[Result], about: Document) -> Document:
             "theirs": side(result.row.against, result.row.theirs, result.theirs),
             "measure": "difference in ms" if result.row.absolute else "ratio",
             "value": result.value,
+            **({"counts": result.counts} if result.counts else {}),
         }
         for result in results
     ]
@@ -106,9 +107,9 @@ def place(kind: str) -> Path:
     return BUILD / f"{kind}.json"
 
 
-def keep(written: Document) -> Path:
+def keep(written: Document, kind: str = "runs") -> Path:
     """Store the run of one Python beside the others of the same day."""
-    target, about = place("runs"), written["machine"]
+    target, about = place(kind), written["machine"]
     runs = json.loads(target.read_text())["runs"] if target.exists() else {}
 
     def where(run: Document) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
     python benches/summary.py
 
-Reads what `bench.py`, `scaling.py` and `free_threads.py` wrote to `build/results`. A
-part that was not measured stays as it is.
+Reads what `bench.py`, `device.py`, `scaling.py` and `free_threads.py` wrote to
+`build/results`. A part that was not measured stays as it is.
 """
 
 import json
@@ -53,6 +53,7 @@ def comparisons(measured: Document) -> Document:
                 "against": row["theirs"]["name"],
                 "its": least(row["theirs"]),
                 "ratio" if row["measure"] == "ratio" else "ms": values,
+                **({"counts": row["counts"]} if "counts" in row else {}),
             }
         )
     return {"machine": runs[main]["machine"], "pythons": pythons, "rows": rows}
@@ -77,13 +78,14 @@ def check(about: Document) -> None:
 def summarize(before: Document, build: Path = BUILD) -> Document:
     """Replace the parts of a summary that `build` has results for."""
     summary = dict(before)
-    for kind in ("runs", "scaling", "free-threads"):
+    for kind in ("runs", "device", "scaling", "free-threads"):
         file = build / f"{kind}.json"
         if file.exists():
             measured = json.loads(file.read_text())
-            for each in measured["runs"].values() if kind == "runs" else [measured]:
+            compares = "runs" in measured
+            for each in measured["runs"].values() if compares else [measured]:
                 check(each["machine"])
-            part = comparisons(measured) if kind == "runs" else measured
+            part = comparisons(measured) if compares else measured
             summary[kind] = rounded(part)
     return summary
 

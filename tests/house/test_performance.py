@@ -36,8 +36,9 @@ def test_the_other_tables_are_a_page_that_no_file_has() -> None:
     assert {*report.PAGE.parent.rglob("*")} == before
     for heading, (said, made) in report.sections().items():
         assert f"## {heading}\n\n{said}\n\n{made}" in text
-    for row in [*summary.load()["runs"]["rows"], *({"path": each} for each in PATHS)]:
-        assert f"| {row['path']} |" in text
+    rows = [row for kind in ("runs", "device") for row in summary.load()[kind]["rows"]]
+    for path in [*(row["path"] for row in rows), *PATHS]:
+        assert f"| {path} |" in text
 
 
 def test_the_picture_is_made_from_the_summary() -> None:
@@ -82,6 +83,15 @@ def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
         }
     }
     assert json.loads(summary.pretty(made)) == made
+
+
+def test_what_was_counted_on_a_device_stays_beside_its_times(tmp_path: Path) -> None:
+    """The site's page shows how often the library and the driver were asked."""
+    measured = run(a=2.0)
+    measured["rows"][0]["counts"] = {"asks": 7.0, "driver calls": 0.0}
+    (tmp_path / "device.json").write_text(json.dumps({"runs": {"3.11": measured}}))
+    (row,) = summary.summarize({}, tmp_path)["device"]["rows"]
+    assert row["counts"] == {"asks": 7.0, "driver calls": 0.0}
 
 
 def test_a_part_of_the_comparisons_is_not_summarized(tmp_path: Path) -> None:
