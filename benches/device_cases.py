@@ -167,12 +167,14 @@ def _written(kind: str, x: str) -> list[Row]:
 
 _KINDS = (("C Tensor", "k"), ("torch tensor", "t"))
 ROWS = [
-    row
-    for kind, x in _KINDS
-    for row in (
-        *_imports(kind.removesuffix(" tensor"), x),
-        *(each for count in (1, 3, MOST) for each in _several(kind, x, count)),
-        *_written(kind, x),
-    )
+    *(
+        row
+        for kind, x in _KINDS
+        for row in (
+            *_imports(kind.removesuffix(" tensor"), x),
+            *(each for count in (1, 3, MOST) for each in _several(kind, x, count)),
+            *_written(kind, x),
+        )
+    ),
+    *(row for kind, x in _KINDS for row in _several(kind, x, 3, on_default)),
 ]
-ROWS += [row for kind, x in _KINDS for row in _several(kind, x, 3, on_default)]

@@ -209,9 +209,10 @@ def sections() -> dict[str, tuple[str, str]]:
             "dlx's own part: tensors claim CUDA where no device is, and the driver "
             "does nothing. Those of torch are CPU tensors whose table claims it; dlx "
             "knows their dispatch keys, which are not those of a CUDA tensor. C by "
-            "hand views or exports each tensor, asks for the stream once before and "
-            "once after, and packs addresses. The last columns count how often a call "
-            "of dlx asks the library for its stream, and calls the driver.",
+            "hand exports one tensor and releases it at once, or views each, asks for "
+            "the stream once before and once after, and packs addresses. The last "
+            "columns count how often a call of dlx asks the library for its stream, "
+            "and calls the driver.",
             comparisons(summary["device"]),
         ),
         "Instructions": (
