@@ -27,6 +27,7 @@ use crate::tensor::checked::{self, Meta};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
 
 /// Exports `x` as a managed tensor, with the work stream of its library, from its table, for devices with streams.
 ///
@@ -141,7 +142,11 @@ fn from_table(
         && let Some(meta) = Meta::usual(tensor, flags)
     {
         kind.check_table(x, meta.dtype, meta.data)?;
-        return Ok((managed, work_stream(table, meta.device)));
+        let named = match meta.device == device::CPU {
+            true => None,
+            false => work_stream(table, meta.device),
+        };
+        return Ok((managed, named));
     }
     let checked = checked::of_managed(&managed);
     let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;

@@ -158,21 +158,24 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 
 #[inline(always)]
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    match cache::remembered(x) {
-        Some(Way::Table(table, kind)) => row_major_of_table(x, table, kind.as_ref()),
-        Some(Way::Numpy) => {
-            Ok(numpy::row_major(x).map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
-        }
-        None if !is_plain(x) => row_major_of_unknown(x),
-        _ => Ok(None),
+    match cache::table(x) {
+        Some((table, kind)) => row_major_of_table(x, table, kind),
+        None => row_major_of_other(x),
     }
 }
 
-/// As [`row_major`], of a type that may have a table.
+/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table.
 #[inline(never)]
-fn row_major_of_unknown(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    if is_plain(x) {
+        return Ok(None);
+    }
     match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, kind) => row_major_of_table(x, table, kind.as_ref()),
+        Way::Numpy => {
+            let found = numpy::row_major(x);
+            Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
+        }
         _ => Ok(None),
     }
 }

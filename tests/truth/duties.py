@@ -145,6 +145,8 @@ def check_help(error: BaseException, x: Any) -> None:
     name = type(x).__name__
     if name == "DTensor" and not has_elements(x):
         return  # All of its numbers are there.
+    if "DLPack has once" in str(error):
+        return  # The device that was asked for is refused before the tensor is read.
     call = HELP.get(name)
     if call and not re.search(call, str(error)):
         raise Wrong(f"refused without the call that helps ({call}): {error}")

@@ -36,7 +36,6 @@ STEPS = (
     "x = x.contiguous()",
     "x = paddle.as_strided(x, (2, 2), (1, 1)) if x.size > 3 and x.is_dense() else x",
     "x = paddle.as_strided(x, (3,), (0,)) if x.size and x.is_dense() else x",
-    "x = x.view('uint8')",
     "x = paddle.view(x, 'int16')",
     "x = x.astype('float32')",
     "x.stop_gradient = False",

@@ -54,15 +54,19 @@ fn is_read_here(
         Some(false) => return Ok(false),
         None => return Err(Error::refused(HIDES).into()),
     }
-    if is_masked(x)? {
+    if is_masked(x, MASKS)? {
         let message = "the NumPy array has masked elements, which DLPack cannot represent; pass x.filled(value)";
         return Err(Error::refused(message).into());
     }
     Ok(is_proven(py, ndarray))
 }
 
-/// Whether an array says that some of its elements are not valid, as those of `numpy.ma` and astropy do.
-fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// The most masks that a mask may have in turn.
+const MASKS: usize = 8;
+
+/// Whether an array says that some of its elements are not valid, as those of `numpy.ma` and astropy do. Its mask may be
+/// such an array, which leaves out of account what is masked in it.
+fn is_masked(x: &Bound<'_, PyAny>, masks: usize) -> PyResult<bool> {
     let py = x.py();
     let name = intern!(py, "mask");
     let Some(mask) = attribute(x, name)? else {
@@ -72,6 +76,9 @@ fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if mask.is_none() {
         // Instances of astropy's classes lose theirs in a view as another class.
         return Ok(is_in_type(x.get_type_ptr(), intern!(py, "unmasked")) == Some(true));
+    }
+    if masks == 0 || is_masked(&mask, masks - 1)? {
+        return Ok(true);
     }
     let any = match attribute(&mask, intern!(py, "any"))? {
         Some(any) => any.call0().and_then(|any| any.is_truthy()),

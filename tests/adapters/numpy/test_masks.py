@@ -94,6 +94,32 @@ def test_the_masks_of_astropy_are_seen() -> None:
     assert dlx.convert(masked([1.0, 2.0], mask=False), np.ndarray).tolist() == [1, 2]
 
 
+def test_a_mask_that_is_masked_itself_is_seen() -> None:
+    """R63: `any` leaves out what is masked in the mask."""
+    needs("astropy")
+    masked = requires("astropy.utils.masked").Masked
+    x = masked([1.0, 2.0], mask=True)
+    x = masked(x, mask=x == x)
+    assert not x.mask.any()
+    with pytest.raises(BufferError, match="masked elements"):
+        dlx.from_dlpack(x)
+
+
+class Own(np.ndarray[Any, Any]):
+    """An array that is its own mask."""
+
+    @property
+    def mask(self) -> Any:
+        """Return the array."""
+        return self
+
+
+def test_an_array_that_is_its_own_mask_is_refused() -> None:
+    """R63: nobody knows what it masks."""
+    with pytest.raises(BufferError, match="masked elements"):
+        dlx.from_dlpack(np.zeros(2).view(Own))
+
+
 def test_an_array_of_astropy_that_has_lost_its_mask_is_refused() -> None:
     """R63: which elements were masked, nobody knows."""
     requires("astropy")
