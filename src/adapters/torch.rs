@@ -26,10 +26,9 @@ use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
 use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
 use crate::cpython::modules::loaded_class;
-use crate::tensor::checked::Meta;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
-use guards::Guards;
+pub(crate) use guards::Guards;
 pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
 use questions::{has_tangent, is_byte, is_lazy, is_whole};
@@ -110,7 +109,7 @@ pub(super) fn counter(
 /// How to read a torch type.
 #[derive(Clone, Copy)]
 pub(crate) enum TorchClass {
-    /// Exactly `torch.Tensor` or `torch.nn.Parameter`: through the table, with these guards.
+    /// Exactly `torch.Tensor` or `torch.nn.Parameter`: through the table, if it has one, with these guards.
     Plain(Guards),
     /// Any other subclass, whose data may mean something else, or whose `__torch_function__` may veto the export:
     /// through `__dlpack__`, which calls it.
@@ -153,8 +152,8 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
 }
 
 /// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
-pub(crate) fn is_overridden(kind: &TorchClass, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(kind.own().is_some_and(|own| !own.is_absent(x)) && own::is_overridden(x)?)
+pub(crate) fn is_overridden(guards: &Guards, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!guards.own.is_absent(x) && own::is_overridden(x)?)
 }
 
 fn of_tensor(
@@ -201,85 +200,31 @@ const TRIES: usize = 1000;
 #[cold]
 #[inline(never)]
 pub(crate) fn settled(
-    kind: &TorchClass,
+    guards: &Guards,
     tensor: &Bound<'_, PyAny>,
     read: impl Fn() -> PyResult<Snapshot>,
 ) -> PyResult<Snapshot> {
     for _ in 0..TRIES {
         thread::yield_now();
         let snapshot = read()?;
-        if kind.holds(tensor, &snapshot, None) {
+        if guards.holds(tensor, &snapshot, None) {
             return Ok(snapshot);
         }
     }
-    Err(explain(Some(kind), tensor, outside()))
+    Err(explain(true, tensor, outside()))
 }
 
 impl TorchClass {
-    /// Where tensors of the class may decide otherwise than the class, if it is read through the table.
-    pub(crate) fn own(&self) -> Option<Own> {
-        match self {
-            Self::Plain(guards) => Some(guards.own),
-            Self::Subclass => None,
-        }
-    }
-
     /// Whether the table exports tensors of this type without further checks.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    /// Refuses a tensor that torch's exchange table would export wrongly.
-    #[inline(always)]
-    pub(crate) fn check_table(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        dtype: DLDataType,
-        address: *mut c_void,
-    ) -> PyResult<()> {
+    /// As [`Guards::holds`].
+    pub(crate) fn holds(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
         match self {
-            Self::Plain(guards) => guards.check(tensor, dtype, address),
-            Self::Subclass => Ok(()),
-        }
-    }
-
-    /// Refuses a tensor that a kernel would read wrongly. Recording gradients does not matter.
-    #[inline(always)]
-    pub(crate) fn check_borrow(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        dtype: DLDataType,
-    ) -> PyResult<()> {
-        match self {
-            Self::Plain(guards) => guards.check_values(tensor, dtype),
-            Self::Subclass => Ok(()),
-        }
-    }
-
-    /// Whether the storage of `tensor` contains the elements of `made`, read from it; another thread may have changed
-    /// the shape meanwhile. Tensors off the CPU are trusted.
-    ///
-    /// `last` is the offset of the last element from the first, if known.
-    #[inline(always)]
-    pub(crate) fn holds(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        made: &Snapshot,
-        last: Option<u32>,
-    ) -> bool {
-        match (self, last) {
-            (Self::Plain(guards), Some(last)) => guards.holds(tensor, &made.meta(), last),
-            (Self::Plain(guards), None) => guards.holds_any(tensor, made),
-            (Self::Subclass, _) => true,
-        }
-    }
-
-    /// As [`Self::holds`], for a view of a tensor that may be without memory.
-    #[inline(always)]
-    pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, view: &Meta, last: u32) -> bool {
-        match self {
-            Self::Plain(guards) => guards.holds_view(tensor, view, last),
-            Self::Subclass => false,
+            Self::Plain(guards) => guards.holds(tensor, made, None),
+            Self::Subclass => true,
         }
     }
 
@@ -290,16 +235,13 @@ impl TorchClass {
         tensor: &Bound<'_, PyAny>,
         address: *mut c_void,
     ) -> PyResult<()> {
-        let is_offset = match self {
-            _ if address.is_null() => false,
-            Self::Plain(guards) => guards.storage(tensor).0 == 0,
+        match self {
+            Self::Plain(guards) => guards.check_address(tensor, address),
             // Such a class may export the memory of another tensor.
-            Self::Subclass => is_offset(tensor, address.addr()),
-        };
-        if is_offset {
-            Err(nowhere(tensor))
-        } else {
-            Ok(())
+            Self::Subclass if !address.is_null() && is_offset(tensor, address.addr()) => {
+                Err(nowhere(tensor))
+            }
+            Self::Subclass => Ok(()),
         }
     }
 

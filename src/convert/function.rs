@@ -130,7 +130,7 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match attribute(&inner, intern!(x.py(), "detach"))? {
         Some(detach) => detach.call0().map_err(|error| {
             let kind = torch::kind(&inner).unwrap_or(None);
-            torch::explain(kind.as_ref(), &inner, error)
+            torch::explain(kind.is_some(), &inner, error)
         }),
         None => Ok(x.clone()),
     }

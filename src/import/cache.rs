@@ -28,7 +28,7 @@ pub(crate) enum Way {
     /// The object is a `dlx.Tensor`.
     Tensor,
     /// Through the exchange table of the type, with torch's guards for torch's own table.
-    Table(Table, Option<torch::TorchClass>),
+    Table(Table, Option<torch::Guards>),
     /// From the struct of a NumPy array.
     Numpy,
     /// From the buffer of a JAX array, else through `__dlpack__`.
@@ -87,13 +87,13 @@ pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     }
 }
 
-/// The table of `x`, and its class if the table is torch's, where they are remembered.
+/// The table of `x`, and the guards if the table is torch's, where they are remembered.
 #[inline(always)]
 pub(crate) fn table(
     x: &Bound<'_, PyAny>,
-) -> Option<(&'static Table, Option<&'static torch::TorchClass>)> {
+) -> Option<(&'static Table, Option<&'static torch::Guards>)> {
     match remembered(x)? {
-        Way::Table(table, kind) => Some((table, kind.as_ref())),
+        Way::Table(table, guards) => Some((table, guards.as_ref())),
         _ => None,
     }
 }
@@ -108,8 +108,8 @@ static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
 fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
     let class = x.get_type();
     let find_again = || match &known.way {
-        Way::Table(_, Some(kind)) if known.version.holds(class.as_type_ptr()) => {
-            let is_own = torch::is_overridden(kind, x)?;
+        Way::Table(_, Some(guards)) if known.version.holds(class.as_type_ptr()) => {
+            let is_own = torch::is_overridden(guards, x)?;
             Ok::<_, PyErr>(Some(if is_own { &OWN } else { &known.way }))
         }
         way => {
@@ -235,7 +235,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
         // A subclass of torch's tensor may be freed.
         Way::Protocol(whose) => whose.torch().is_none(),
         Way::Tensor | Way::Jax => true,
-        Way::Table(_, kind) => kind.is_some() || is_static(&class),
+        Way::Table(_, guards) => guards.is_some() || is_static(&class),
         Way::Numpy => is_static(&class),
         Way::Mixin | Way::Undecided => false,
     };
@@ -245,7 +245,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
             _ => version,
         };
         let own = match &found {
-            Way::Table(_, Some(kind)) => kind.own(),
+            Way::Table(_, Some(guards)) => Some(guards.own),
             _ => None,
         };
         let known = Known {
@@ -262,19 +262,20 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     if Tensor::of(x).is_some() {
         return Ok(Way::Tensor);
     }
-    let kind = torch::kind(x)?;
-    match &kind {
-        Some(torch::TorchClass::Subclass) => return Ok(OWN),
-        Some(kind) if torch::is_overridden(kind, x)? => return Ok(OWN),
-        _ => {}
-    }
+    let guards = match torch::kind(x)? {
+        Some(torch::TorchClass::Plain(guards)) if !torch::is_overridden(&guards, x)? => {
+            Some(guards)
+        }
+        Some(_) => return Ok(OWN),
+        None => None,
+    };
     // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
     let table = Table::of_type(class)?.filter(|table| !provided(table));
-    Ok(match (table, kind) {
+    Ok(match (table, guards) {
         (Some(table), None) => Way::Table(paddle::guarded(table, class), None),
-        (Some(table), kind) => Way::Table(table, kind),
-        (None, Some(kind)) => Way::Protocol(Whose::Torch(kind)),
+        (Some(table), guards) => Way::Table(table, guards),
+        (None, Some(guards)) => Way::Protocol(Whose::Torch(torch::TorchClass::Plain(guards))),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
         (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => Way::Jax,
         (None, None) => names_no_other(class)?.map_or(Way::Undecided, Way::Protocol),

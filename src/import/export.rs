@@ -42,7 +42,7 @@ pub(crate) fn managed_tensor(
     consumer: &dyn Consumer,
 ) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
     match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), consumer),
+        Way::Table(table, guards) => from_table(x, table, guards.as_ref(), consumer),
         Way::Numpy => Ok((numpy::export(x)?, None)),
         Way::Tensor => Ok((ordered(x, consumer)?.export(false)?, None)),
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer)),
@@ -61,8 +61,8 @@ pub(crate) fn fast_export(
     let mut room = None;
     match cache::way_in(&mut room, x)? {
         // Other threads may change it, so its dimensions are copied before they are checked.
-        Way::Table(table, Some(kind)) if kind.is_plain() => {
-            Ok(table::fast_on_cpu(x, table, kind)?.map(Exported::Snapshot))
+        Way::Table(table, Some(guards)) => {
+            Ok(table::fast_on_cpu(x, table, guards)?.map(Exported::Snapshot))
         }
         way => fast_export_by_way(x, way, consumer, first),
     }
@@ -77,8 +77,8 @@ fn fast_export_by_way(
     first: bool,
 ) -> PyResult<Option<Exported>> {
     let whose = match way {
-        Way::Table(table, kind) => {
-            let (managed, _) = from_table(x, table, kind.as_ref(), consumer)?;
+        Way::Table(table, guards) => {
+            let (managed, _) = from_table(x, table, guards.as_ref(), consumer)?;
             return Ok(Some(Exported::Managed(managed)));
         }
         Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
@@ -93,7 +93,8 @@ fn fast_export_by_way(
     if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::fast_export(x, whose).map_err(|error| torch::explain(whose.torch(), x, error))
+    protocol::fast_export(x, whose)
+        .map_err(|error| torch::explain(whose.torch().is_some(), x, error))
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
@@ -120,7 +121,7 @@ pub(crate) fn ordered<'a>(
 fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&torch::TorchClass>,
+    guards: Option<&torch::Guards>,
     consumer: &dyn Consumer,
 ) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
     let managed = match table.export(x) {
@@ -131,17 +132,16 @@ fn from_table(
                 if error.is_instance_of::<PyBufferError>(py) {
                     from_protocol(x, consumer)
                 } else {
-                    Err(torch::explain(kind, x, error))
+                    Err(torch::explain(guards.is_some(), x, error))
                 }
             });
         }
     };
-    if let Some(kind) = kind
-        && kind.is_plain()
+    if let Some(guards) = guards
         && let Ok((tensor, flags)) = managed.read()
         && let Some(meta) = Meta::usual(tensor, flags)
     {
-        kind.check_table(x, meta.dtype, meta.data)?;
+        guards.check(x, meta.dtype, meta.data)?;
         let named = match meta.device == device::CPU {
             true => None,
             false => work_stream(table, meta.device),
@@ -149,9 +149,10 @@ fn from_table(
         return Ok((managed, named));
     }
     let checked = checked::of_managed(&managed);
-    let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;
-    if let Some(kind) = kind {
-        kind.check_table(x, tensor.dtype, tensor.data)?;
+    let (tensor, exact) =
+        checked.map_err(|error| torch::explain(guards.is_some(), x, error.into()))?;
+    if let Some(guards) = guards {
+        guards.check(x, tensor.dtype, tensor.data)?;
     }
     let work_stream = work_stream(table, tensor.device);
     let managed = if exact {

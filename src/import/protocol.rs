@@ -85,7 +85,7 @@ pub(crate) fn ask(
 ) -> PyResult<Option<Snapshot>> {
     let is_tensorflow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
     ask_checked(x, kind, is_tensorflow, request)
-        .map_err(|error| torch::explain(kind.as_ref(), x, error))
+        .map_err(|error| torch::explain(kind.is_some(), x, error))
 }
 
 /// As [`ask`], for an object that has passed the checks.
@@ -254,7 +254,7 @@ fn check_memory(
     };
     kind.check_dtype(x, snapshot.meta().dtype)?;
     kind.check_address(x, snapshot.meta().data)?;
-    if kind.holds(x, snapshot, None) {
+    if kind.holds(x, snapshot) {
         Ok(())
     } else {
         Err(torch::outside())
@@ -285,7 +285,7 @@ fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
     let answer = answer(x, name, None).map_err(|error| {
         let kind = torch::kind(x).unwrap_or(None);
-        torch::explain(kind.as_ref(), x, failed(x, error))
+        torch::explain(kind.is_some(), x, failed(x, error))
     })?;
     answer
         .map(|answer| device_of(x, "__dlpack_device__", &answer))

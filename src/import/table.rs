@@ -25,10 +25,10 @@ use crate::types::error::{caused, is_urgent};
 pub(super) fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
-    kind: Option<torch::TorchClass>,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    import(x, table.export(x), table, kind, request)
+    import(x, table.export(x), table, guards, request)
 }
 
 /// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs. `request` asks neither for a
@@ -39,14 +39,14 @@ pub(super) fn from_table(
 pub(crate) fn fast<const ASKED: bool>(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&torch::TorchClass>,
+    guards: Option<&torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    match kind {
-        Some(kind) if kind.is_plain() => fast_torch::<ASKED>(x, table, kind, request),
+    match guards {
+        Some(guards) => fast_torch::<ASKED>(x, table, guards, request),
         _ => match table.export(x) {
-            Ok(managed) if !ASKED && is_on_cpu(&managed) => by_rules(x, managed, kind),
-            export => slow(x, export, table, kind, request),
+            Ok(managed) if !ASKED && is_on_cpu(&managed) => by_rules(x, managed, guards),
+            export => slow(x, export, table, guards, request),
         },
     }
 }
@@ -58,20 +58,20 @@ pub(crate) fn fast<const ASKED: bool>(
 fn fast_torch<const ASKED: bool>(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: &torch::TorchClass,
+    guards: &torch::Guards,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     match table.export(x).map(Snapshot::import_fast) {
         Ok(Ok((snapshot, last))) => {
-            let snapshot = checked(x, snapshot, last, table, kind)?;
+            let snapshot = checked(x, snapshot, last, table, guards)?;
             if ASKED && request.device.is_some() {
                 aliases::of_torch(x, snapshot, request)
             } else {
                 Ok(snapshot)
             }
         }
-        Ok(Err(managed)) => slow(x, Ok(managed), table, Some(kind), request),
-        Err(error) => slow(x, Err(error), table, Some(kind), request),
+        Ok(Err(managed)) => slow(x, Ok(managed), table, Some(guards), request),
+        Err(error) => slow(x, Err(error), table, Some(guards), request),
     }
 }
 
@@ -80,14 +80,14 @@ fn fast_torch<const ASKED: bool>(
 pub(crate) fn fast_on_cpu(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: &torch::TorchClass,
+    guards: &torch::Guards,
 ) -> PyResult<Option<Snapshot>> {
     let made = match table.export(x) {
         Ok(made) => made,
         Err(error) => return unless_urgent(x.py(), error),
     };
     let imported = Snapshot::import_fast(made).ok();
-    let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, kind));
+    let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, guards));
     checked.transpose()
 }
 
@@ -112,11 +112,11 @@ fn slow(
     x: &Bound<'_, PyAny>,
     export: PyResult<ManagedVersioned>,
     table: &Table,
-    kind: Option<&torch::TorchClass>,
+    guards: Option<&torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     Python::attach(|_| {
-        let snapshot = import(x, export, *table, kind.copied(), request)?;
+        let snapshot = import(x, export, *table, guards.copied(), request)?;
         aliases::named(None, x, snapshot, request)
     })
 }
@@ -126,12 +126,12 @@ fn import(
     x: &Bound<'_, PyAny>,
     export: PyResult<ManagedVersioned>,
     table: Table,
-    kind: Option<torch::TorchClass>,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let managed = match export {
         Ok(managed) => managed,
-        Err(error) => return refused(x, kind, request, error),
+        Err(error) => return refused(x, guards, request, error),
     };
     let here = managed.read()?.0.device;
     let is_asked_nothing = here == device::CPU && request.is_nothing();
@@ -143,31 +143,31 @@ fn import(
     };
     let is_ordered = usage.is_some();
     let mut snapshot = Snapshot::import(managed, usage)
-        .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
-    if let Some(kind) = &kind {
-        snapshot = checked(x, snapshot, None, &table, kind)?;
+        .map_err(|(error, _)| torch::explain(guards.is_some(), x, error.into()))?;
+    if let Some(guards) = &guards {
+        snapshot = checked(x, snapshot, None, &table, guards)?;
     }
     if is_asked_nothing {
         Ok(snapshot)
     } else if moves {
-        moved(x, snapshot, is_ordered, table, kind, request)
+        moved(x, snapshot, is_ordered, table, guards, request)
     } else {
-        stays(x, snapshot, is_ordered, kind, request)
+        stays(x, snapshot, is_ordered, guards, request)
     }
 }
 
 /// Rung 4 in place of a table that refused: it may describe less than the protocol does (R147).
 fn refused(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
     error: PyErr,
 ) -> PyResult<Snapshot> {
     let py = x.py();
     if !error.is_instance_of::<PyBufferError>(py) {
-        return Err(torch::explain(kind.as_ref(), x, error));
+        return Err(torch::explain(guards.is_some(), x, error));
     }
-    let by_protocol = instead_of_table(x, kind, request, || error.clone_ref(py));
+    let by_protocol = instead_of_table(x, guards, request, || error.clone_ref(py));
     by_protocol.map_err(|other| {
         // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
         match other.is_instance_of::<PyAttributeError>(py) {
@@ -183,7 +183,7 @@ fn moved(
     snapshot: Snapshot,
     is_ordered: bool,
     table: Table,
-    kind: Option<torch::TorchClass>,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let (py, here) = (x.py(), snapshot.meta().device);
@@ -196,7 +196,7 @@ fn moved(
     }
     let there = request.device.unwrap_or(here);
     let can = table.work_stream.is_some() || !stream::needs_order(here);
-    match ask(x, kind, request) {
+    match ask(x, guards.map(torch::TorchClass::Plain), request) {
         Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
             Err(error)
         }
@@ -215,7 +215,7 @@ fn stays(
     x: &Bound<'_, PyAny>,
     snapshot: Snapshot,
     is_ordered: bool,
-    kind: Option<torch::TorchClass>,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
@@ -235,7 +235,7 @@ fn stays(
         let what = "order streams without a driver (stream=-1 skips this)";
         cannot(here, what)
     };
-    instead_of_table(x, kind, request, cannot)
+    instead_of_table(x, guards, request, cannot)
 }
 
 #[cold]
@@ -250,9 +250,9 @@ fn cannot(here: DLDevice, what: &str) -> PyErr {
 fn by_rules(
     x: &Bound<'_, PyAny>,
     managed: ManagedVersioned,
-    kind: Option<&torch::TorchClass>,
+    guards: Option<&torch::Guards>,
 ) -> PyResult<Snapshot> {
-    Snapshot::of(managed).map_err(|error| torch::explain(kind, x, error.into()))
+    Snapshot::of(managed).map_err(|error| torch::explain(guards.is_some(), x, error.into()))
 }
 
 /// Checks a snapshot of a torch tensor on the CPU; reads it again if another thread was changing it.
@@ -262,14 +262,14 @@ fn checked(
     snapshot: Snapshot,
     last: Option<u32>,
     table: &Table,
-    kind: &torch::TorchClass,
+    guards: &torch::Guards,
 ) -> PyResult<Snapshot> {
     let meta = snapshot.meta();
-    kind.check_table(x, meta.dtype, meta.data)?;
-    if kind.holds(x, &snapshot, last) {
+    guards.check(x, meta.dtype, meta.data)?;
+    if guards.holds(x, &snapshot, last) {
         Ok(snapshot)
     } else {
-        torch::settled(kind, x, || by_rules(x, table.export(x)?, Some(kind)))
+        torch::settled(guards, x, || by_rules(x, table.export(x)?, Some(guards)))
     }
 }
 
@@ -311,9 +311,9 @@ fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult
 /// Rung 4 for an object with a table; raises `error`, the reason why the table does not do, if it has no `__dlpack__`.
 fn instead_of_table(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
     error: impl FnOnce() -> PyErr,
 ) -> PyResult<Snapshot> {
-    from_protocol(x, kind, request)?.ok_or_else(error)
+    from_protocol(x, guards.map(torch::TorchClass::Plain), request)?.ok_or_else(error)
 }

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLDataType, DLDevice, DLTensor};
-use crate::adapters::torch::{self, TorchClass};
+use crate::adapters::torch::{self, Guards};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
 use crate::exchange::Table;
@@ -38,7 +38,7 @@ pub(crate) fn dl_tensor(
     consumer: &dyn Consumer,
 ) -> PyResult<(DLTensor, Option<WorkStream>)> {
     match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, kind) => from_table(x, table, kind.as_ref()),
+        Way::Table(table, guards) => from_table(x, table, guards.as_ref()),
         Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
         Way::Tensor => {
             let snapshot = ordered(x, consumer)?;
@@ -53,20 +53,20 @@ pub(crate) fn dl_tensor(
 fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&TorchClass>,
+    guards: Option<&Guards>,
 ) -> PyResult<(DLTensor, Option<WorkStream>)> {
-    let may_be_fast = kind.is_some_and(TorchClass::is_plain);
+    let may_be_fast = guards.is_some();
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room);
     let tensor = match view.map(|view| view.map(|view| view.tensor(may_be_fast))) {
         Ok(Some(Ok(tensor))) => tensor,
-        Ok(Some(Err(error))) => return Err(torch::explain(kind, x, error.into())),
+        Ok(Some(Err(error))) => return Err(torch::explain(guards.is_some(), x, error.into())),
         Ok(None) => return Err(lends_nothing(x)),
-        Err(error) => return Err(torch::explain(kind, x, error)),
+        Err(error) => return Err(torch::explain(guards.is_some(), x, error)),
     };
-    if let Some(kind) = kind {
-        kind.check_borrow(x, tensor.dtype)?;
-        kind.check_address(x, tensor.data)?;
+    if let Some(guards) = guards {
+        guards.check_values(x, tensor.dtype)?;
+        guards.check_address(x, tensor.data)?;
     }
     Ok((tensor, work_stream(table, tensor.device)))
 }
@@ -90,7 +90,7 @@ pub(crate) fn lend(
         }
         Way::Numpy => Ok((numpy::snapshot(x)?, None)),
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
-        Way::Table(table, kind) => match of_table(x, table, kind.as_ref()) {
+        Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                 let by_protocol = of_protocol(x, stream, wanted);
                 by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
@@ -159,7 +159,7 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 #[inline(always)]
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     match cache::table(x) {
-        Some((table, kind)) => row_major_of_table(x, table, kind),
+        Some((table, guards)) => row_major_of_table(x, table, guards),
         None => row_major_of_other(x),
     }
 }
@@ -171,7 +171,7 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
         return Ok(None);
     }
     match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, kind) => row_major_of_table(x, table, kind.as_ref()),
+        Way::Table(table, guards) => row_major_of_table(x, table, guards.as_ref()),
         Way::Numpy => {
             let found = numpy::row_major(x);
             Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
@@ -184,17 +184,17 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 fn row_major_of_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&TorchClass>,
+    guards: Option<&Guards>,
 ) -> PyResult<Option<RowMajor>> {
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room)?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };
-    let is_lent = match kind {
-        Some(kind) => {
-            kind.check_borrow(x, meta.dtype)?;
-            kind.holds_view(x, &meta, last)
+    let is_lent = match guards {
+        Some(guards) => {
+            guards.check_values(x, meta.dtype)?;
+            guards.holds_view(x, &meta, last)
         }
         None => {
             table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
@@ -203,7 +203,7 @@ fn row_major_of_table(
     if !is_lent {
         return Ok(None);
     }
-    let is_writable = kind.is_some();
+    let is_writable = guards.is_some();
     if meta.device == device::CPU {
         return Ok(Some(RowMajor::of(&meta, None, is_writable)));
     }
@@ -221,18 +221,18 @@ fn is_refusal(x: &Bound<'_, PyAny>, error: &PyErr) -> bool {
 fn of_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&TorchClass>,
+    guards: Option<&Guards>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
     let mut room = MaybeUninit::uninit();
     // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
-    let lent = match kind {
-        Some(kind) if kind.is_plain() => match table.view(x, &mut room) {
+    let lent = match guards {
+        Some(guards) => match table.view(x, &mut room) {
             Ok(Some(view)) => match view.fast_snapshot() {
                 Ok((snapshot, Some(last))) => {
                     let meta = snapshot.meta();
                     // First: it may run code that changes the tensor.
-                    kind.check_borrow(x, meta.dtype)?;
-                    if kind.holds_view(x, &meta, last) {
+                    guards.check_values(x, meta.dtype)?;
+                    if guards.holds_view(x, &meta, last) {
                         return Ok((snapshot, library(table, meta.device)));
                     }
                     Ok(Some(snapshot))
@@ -243,10 +243,9 @@ fn of_table(
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         },
-        Some(_) => held(x, table),
         None => Ok(None),
     };
-    slow(x, table, kind, lent)
+    slow(x, table, guards, lent)
 }
 
 /// The rest of [`of_table`], with what the table has lent of a torch tensor that has not the usual form.
@@ -254,32 +253,32 @@ fn of_table(
 fn slow(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&TorchClass>,
+    guards: Option<&Guards>,
     lent: PyResult<Option<Snapshot>>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
-    let lent = match (kind, lent) {
-        (Some(kind), Ok(Some(snapshot))) => {
-            kind.check_borrow(x, snapshot.meta().dtype)?;
-            if kind.holds(x, &snapshot, None) {
+    let lent = match (guards, lent) {
+        (Some(guards), Ok(Some(snapshot))) => {
+            guards.check_values(x, snapshot.meta().dtype)?;
+            if guards.holds(x, &snapshot, None) {
                 Some(snapshot)
             } else {
                 let again = || held(x, table)?.ok_or_else(|| lends_nothing(x));
-                Some(torch::settled(kind, x, again)?)
+                Some(torch::settled(guards, x, again)?)
             }
         }
         (_, Ok(_)) => None,
         (_, Err(error)) if error.is_instance_of::<PyBufferError>(x.py()) => None,
-        (_, Err(error)) => return Err(torch::explain(kind, x, error)),
+        (_, Err(error)) => return Err(torch::explain(guards.is_some(), x, error)),
     };
     let snapshot = match lent {
         Some(snapshot) => snapshot,
         None => {
-            let explain = |error| torch::explain(kind, x, error);
+            let explain = |error| torch::explain(guards.is_some(), x, error);
             let managed = table.export_to_kernel(x).map_err(explain)?;
             let snapshot =
                 Snapshot::import(managed, None).map_err(|(error, _)| explain(error.into()))?;
-            if let Some(kind) = kind {
-                kind.check_table(x, snapshot.meta().dtype, snapshot.meta().data)?;
+            if let Some(guards) = guards {
+                guards.check(x, snapshot.meta().dtype, snapshot.meta().data)?;
             }
             snapshot
         }

@@ -88,7 +88,7 @@ def test_a_capture_that_begins_while_a_point_is_recorded_keeps_no_memory(
 def test_a_late_point_that_the_driver_does_not_know_is_recorded_again(
     sim: Simulation, library: Framework
 ) -> None:
-    """H4, H6: one of a capture that has begun and ended meanwhile, too, is never done."""
+    """H4, H6: one of a capture that has begun and ended meanwhile is never done."""
     with library.stream(sim.stream()):
         array, s = library.full((4,)), sim.stream()
         tensor = dlx.from_dlpack(array, stream=s)

@@ -194,8 +194,12 @@ def has_tangent(tensor: Any) -> bool:
     torch = _of(tensor)
     # The only level there is, which C++ may have entered without its Python module.
     with torch._C.DisableTorchFunctionSubclass():
+        # torch ends the process for lazy quantized tensors, and functional ones without
+        # memory.
         if torch._C.TensorBase.is_quantized.__get__(tensor):
-            return False  # torch ends the process where a quantized copy is lazy
+            return False
+        if torch._is_functional_tensor(tensor):
+            return False
         try:
             return torch._VF._unpack_dual(tensor, level=0).tangent is not None
         except Exception:

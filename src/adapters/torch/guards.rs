@@ -26,7 +26,7 @@ pub(crate) struct Guards {
     requires_grad: Option<Getter>,
     is_quantized: Option<Getter>,
     layout: Option<Layout>,
-    pub(super) own: Own,
+    pub(crate) own: Own,
 }
 
 impl Guards {
@@ -62,7 +62,7 @@ impl Guards {
     ///
     /// Only floating-point and complex tensors can record gradients, and only complex ones can be conjugated.
     #[inline(always)]
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
@@ -85,9 +85,7 @@ impl Guards {
         address: *mut c_void,
         found: Found,
     ) -> PyResult<()> {
-        if !address.is_null() && self.storage(tensor).0 == 0 {
-            return Err(nowhere(tensor));
-        }
+        self.check_address(tensor, address)?;
         let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
         if floating
             && (self.records(tensor)? || (self.may_have_tangent(tensor) && has_tangent(tensor)?))
@@ -133,24 +131,34 @@ impl Guards {
         }
     }
 
-    /// Whether the storage of `tensor`, which has memory, contains the elements, the first of which is at the address in
-    /// `meta`. [`Self::check`] has refused tensors without memory, whose address is only an offset.
+    /// Whether the storage of `tensor`, which has memory, contains the elements of `made`, read from it; another thread may
+    /// have changed the shape meanwhile. `last` is the offset of the last element from the first, if known.
+    ///
+    /// [`Self::check`] has refused tensors without memory, whose address is only an offset.
     #[inline(always)]
-    pub(super) fn holds(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
-        is_inside(self.storage(tensor), meta, last)
+    pub(crate) fn holds(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        made: &Snapshot,
+        last: Option<u32>,
+    ) -> bool {
+        match last {
+            Some(last) => is_inside(self.storage(tensor), &made.meta(), last),
+            None => self.holds_any(tensor, made),
+        }
     }
 
-    /// As [`Self::holds`], also of a tensor that may be without memory.
+    /// As [`Self::holds`], for a view of a tensor that may be without memory.
     #[inline(always)]
-    pub(super) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
+    pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
         let storage = self.storage(tensor);
         storage.0 != 0 && is_inside(storage, meta, last)
     }
 
-    /// As [`Self::holds`], for any shape and strides.
+    /// As [`Self::holds`], for any shape and strides. Tensors off the CPU are trusted.
     #[cold]
     #[inline(never)]
-    pub(super) fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
+    fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
         let meta = made.meta();
         if meta.device != device::CPU || meta.data.is_null() {
             return true;
@@ -171,6 +179,18 @@ impl Guards {
         base != 0 && start >= 0 && end.is_some_and(|end| start < end && end <= i128::from(nbytes))
     }
 
+    /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
+    pub(crate) fn check_address(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        address: *mut c_void,
+    ) -> PyResult<()> {
+        if !address.is_null() && self.storage(tensor).0 == 0 {
+            return Err(nowhere(tensor));
+        }
+        Ok(())
+    }
+
     /// Start and size in bytes of the storage of `tensor`; 0 if torch does not say.
     #[inline(always)]
     pub(super) fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
@@ -181,9 +201,9 @@ impl Guards {
         }
     }
 
-    /// Refuses a lazily negated or conjugated view.
+    /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter.
     #[inline(always)]
-    pub(super) fn check_values(
+    pub(crate) fn check_values(
         &self,
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,

@@ -7,14 +7,13 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
-use super::TorchClass;
 use crate::types::error::{caused, first_line};
 
-/// Explains `error`, which torch or a check raised for `tensor`: what the tensor is and what to call (R60).
+/// Explains `error`, which torch or a check raised for `tensor`, if that `is_torch`'s: what it is and what to call (R60).
 #[cold]
 #[inline(never)]
-pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    if kind.is_none() {
+pub(crate) fn explain(is_torch: bool, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !is_torch {
         return error;
     }
     Python::attach(|py| {

@@ -372,6 +372,24 @@ def test_lazy_copies_of_quantized_tensors_are_refused() -> None:
     assert run_python(program)[0] == 0
 
 
+def test_functional_tensors_without_memory_are_refused() -> None:
+    """R60: torch ends the process that asks whether one has a tangent."""
+    program = """
+        import dlx, torch
+
+        x = torch.ones(())
+        x.untyped_storage().resize_(0)
+        x = torch._to_functional_tensor(x)
+        try:
+            dlx.from_dlpack(x)
+        except BufferError:
+            pass
+        else:
+            raise AssertionError("a tensor")
+        """
+    assert run_python(program)[0] == 0
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["sparse COO", "quantized", "meta", "nested", "vmap"])
 def test_what_torch_raised_is_the_cause(name: str) -> None:
