@@ -9,7 +9,6 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::host;
-use crate::copy::strided::rows::Rows;
 use crate::driver;
 use crate::stream;
 use crate::stream::usage::StreamUsage;
@@ -180,7 +179,7 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
     };
     if source.size() > 0 {
         let call = Call {
-            rows: Rows::run(source.nbytes()),
+            bytes: source.nbytes() as usize,
             from: (source.meta().data.expose_provenance(), source.meta().device),
             to: (memory.as_ptr().addr(), there),
         };

@@ -17,7 +17,6 @@ use std::ptr::copy_nonoverlapping;
 
 mod bits;
 mod dimension;
-pub(crate) mod rows;
 mod tiles;
 
 pub(crate) use bits::copy_bits;

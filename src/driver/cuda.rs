@@ -7,16 +7,14 @@ use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
 use super::library::{call, check_fork, initialized, load, once};
-use functions::{CUDA_MEMCPY2D, Functions};
+use functions::Functions;
 
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Rows};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
 use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;
-const CU_MEMORYTYPE_HOST: c_uint = 1;
-const CU_MEMORYTYPE_UNIFIED: c_uint = 4;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 
 /// The loaded CUDA driver.
@@ -278,35 +276,6 @@ impl Driver for Cuda {
             self,
             cuMemcpyPeerAsync(to as u64, there, from as u64, here, bytes, stream.as_ptr())
         )
-    }
-
-    unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error> {
-        // Pageable memory is not in the unified address space.
-        let (kind, host, device) = if rows.to_host {
-            let host = std::ptr::with_exposed_provenance_mut(rows.to);
-            (CU_MEMORYTYPE_HOST, host, 0)
-        } else {
-            (CU_MEMORYTYPE_UNIFIED, null_mut(), rows.to as u64)
-        };
-        let rows = CUDA_MEMCPY2D {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcMemoryType: CU_MEMORYTYPE_UNIFIED,
-            srcHost: null(),
-            srcDevice: rows.from as u64,
-            srcArray: null_mut(),
-            srcPitch: rows.from_pitch,
-            dstXInBytes: 0,
-            dstY: 0,
-            dstMemoryType: kind,
-            dstHost: host,
-            dstDevice: device,
-            dstArray: null_mut(),
-            dstPitch: rows.width,
-            WidthInBytes: rows.width,
-            Height: rows.height,
-        };
-        call!(self, cuMemcpy2DAsync(&rows, stream.as_ptr()))
     }
 
     fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error> {

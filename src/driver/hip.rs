@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Rows};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
 use super::library::{call, check_fork, functions, initialized, load, once, symbol};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -38,16 +38,6 @@ functions! {
         *const c_void,
         c_int,
         usize,
-        *mut c_void,
-    );
-    hipMemcpy2DAsync(
-        *mut c_void,
-        usize,
-        *const c_void,
-        usize,
-        usize,
-        usize,
-        c_int,
         *mut c_void,
     );
     hipMalloc(*mut *mut c_void, usize);
@@ -252,24 +242,6 @@ impl Driver for Hip {
         call!(
             self,
             hipMemcpyPeerAsync(to, devices.0, from, devices.1, bytes, stream.as_ptr())
-        )
-    }
-
-    unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error> {
-        let to = std::ptr::with_exposed_provenance_mut(rows.to);
-        let from = std::ptr::with_exposed_provenance(rows.from);
-        call!(
-            self,
-            hipMemcpy2DAsync(
-                to,
-                rows.width,
-                from,
-                rows.from_pitch,
-                rows.width,
-                rows.height,
-                HIP_MEMCPY_DEFAULT,
-                stream.as_ptr(),
-            )
         )
     }
 

@@ -64,18 +64,6 @@ impl Capture {
     }
 }
 
-/// A 2D copy: `height` rows of `width` bytes, that lie `from_pitch` bytes apart, to memory without gaps.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows {
-    pub(crate) to: usize,
-    /// Whether `to` is memory of the host, which need not be the driver's.
-    pub(crate) to_host: bool,
-    pub(crate) from: usize,
-    pub(crate) from_pitch: usize,
-    pub(crate) width: usize,
-    pub(crate) height: usize,
-}
-
 /// The functions of a runtime. Those without a context argument use the current one; see `current::enter`.
 pub(crate) trait Driver: Sync {
     /// The context that runtimes use on `device`.
@@ -162,13 +150,6 @@ pub(crate) trait Driver: Sync {
         bytes: usize,
         stream: RawStream,
     ) -> Result<(), Error>;
-
-    /// Queues a copy of rows on a device, or from it to the host.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::copy`], for each row.
-    unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error>;
 
     /// Allocates memory on the current context's device, from its pool, ordered on `stream`.
     fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error>;

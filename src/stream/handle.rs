@@ -202,10 +202,8 @@ impl Stream {
 
     /// The number of the stream from a table's `current_work_stream`; NULL is the default stream (R141).
     pub(crate) fn number(handle: i64, device: DLDevice) -> i64 {
-        match handle {
-            0 => default(device).unwrap_or(0),
-            handle => handle,
-        }
+        let default = || default(device).unwrap_or(0);
+        if handle == 0 { default() } else { handle }
     }
 
     /// The stream from a table's `current_work_stream`.

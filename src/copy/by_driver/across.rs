@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::call::{Call, rows};
+use super::call::Call;
 use super::down::{down, refuse_capture};
 use super::{On, of_memory, up, usage};
 use crate::abi::*;
@@ -17,7 +17,7 @@ use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
-/// Device to device, or within one: in one call, or else by way of the host.
+/// Device to device, or within one: a run in one call, or else by way of the host.
 pub(super) fn across(
     py: Python<'_>,
     source: &Snapshot,
@@ -27,8 +27,7 @@ pub(super) fn across(
     let ordered = on.is_ordered();
     let (stream, lent) = on.stream(there)?;
     let (here, has_elements) = (source.meta().device, source.size() > 0);
-    let rows = rows(source).filter(|rows| here == there || rows.height == 1);
-    if has_elements && rows.is_none() {
+    if has_elements && !source.is_row_major() {
         refuse_capture(&stream)?;
         let fetched = down(py, source, ordered)?;
         return up(py, &fetched, there, On::Stream { stream, lent });
@@ -37,9 +36,9 @@ pub(super) fn across(
     if ordered {
         wait_for(source, &stream)?;
     }
-    if let Some(rows) = rows.filter(|_| has_elements) {
+    if has_elements {
         let call = Call {
-            rows,
+            bytes: source.nbytes() as usize,
             from: (source.meta().data.addr(), here),
             to: (memory.as_ptr().addr(), there),
         };

@@ -1,33 +1,19 @@
-//! One call of the driver: what it can copy, and how it is made.
+//! One call of the driver, which copies a run of bytes.
 
 use crate::abi::DLDevice;
-use crate::copy::host::dimensions;
-use crate::copy::strided::rows::Rows;
 use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::driver::Current;
 use crate::stream::Stream;
-use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
 use crate::types::error::Error;
 
-/// A copy in one call, into memory without gaps.
+/// A copy in one call.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
-    pub(super) rows: Rows,
+    pub(super) bytes: usize,
     /// Address and device of either side.
     pub(super) from: (usize, DLDevice),
     pub(super) to: (usize, DLDevice),
-}
-
-/// The rows of bytes that are the elements of a non-empty `source` in row-major order, if one call can copy them.
-/// Packed elements in any other order are not whole bytes.
-pub(super) fn rows(source: &Snapshot) -> Option<Rows> {
-    if source.is_row_major() {
-        return Some(Rows::run(source.nbytes()));
-    }
-    let bits = i64::from(source.meta().bits());
-    (bits % 8 == 0).then(|| Rows::of(dimensions(source, bits / 8), bits / 8))?
 }
 
 impl Call {
@@ -38,7 +24,7 @@ impl Call {
     ///
     /// # Safety
     ///
-    /// `from` points to the rows, and `to` to room for them that nothing else uses, both until `stream` has run the copy.
+    /// `from` points to the bytes, and `to` to room for them that nothing else uses, both until `stream` has run the copy.
     pub(super) unsafe fn make(self, stream: &Stream, wait: bool) -> Result<(), Error> {
         blocking(|| {
             let (current, raw) = stream.enter()?;
@@ -63,28 +49,14 @@ impl Call {
         current: &Current,
         stream: driver::RawStream,
     ) -> Result<(), driver::Error> {
-        let Self { rows, from, to } = self;
-        // Widths, heights and pitches are never negative.
-        let (width, height) = (rows.width as usize, rows.height as usize);
+        let Self { bytes, from, to } = self;
         let between_devices = from.1.device_type == to.1.device_type && from.1 != to.1;
         if between_devices {
             let devices = (to.1.device_id, from.1.device_id);
-            // SAFETY: the caller's promise; between devices there is one row.
-            return unsafe { current.copy_between(to.0, from.0, devices, width, stream) };
-        }
-        if height == 1 {
             // SAFETY: the caller's promise.
-            return unsafe { current.copy(to.0, from.0, width, stream) };
+            return unsafe { current.copy_between(to.0, from.0, devices, bytes, stream) };
         }
-        let rows = driver::Rows {
-            to: to.0,
-            to_host: to.1 == device::CPU,
-            from: from.0,
-            from_pitch: rows.pitch as usize,
-            width,
-            height,
-        };
         // SAFETY: the caller's promise.
-        unsafe { current.copy_rows(rows, stream) }
+        unsafe { current.copy(to.0, from.0, bytes, stream) }
     }
 }

@@ -1,11 +1,9 @@
-//! Device to host: copies only the elements if one call can, or else all memory around them, from which the host picks
-//! them out.
+//! Device to host: copies a run of elements, or else all memory around them, from which the host picks them out.
 
 use pyo3::prelude::*;
 
-use super::call::{Call, rows};
+use super::call::Call;
 use crate::copy::host;
-use crate::copy::strided::rows::Rows;
 use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
@@ -32,13 +30,13 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
     if ordered {
         source.order(&stream)?;
     }
-    let Some(rows) = rows(source) else {
+    if !source.is_row_major() {
         let fetched = fetched(source, &stream)?;
         return host::compact(py, &fetched);
-    };
+    }
     let copied = host::room(source)?;
     let call = Call {
-        rows,
+        bytes: source.nbytes() as usize,
         from: (source.meta().data.addr(), here),
         to: (copied.meta().data.expose_provenance(), device::CPU),
     };
@@ -56,7 +54,7 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let memory = Memory::new(high - low)?;
     let from = meta.data.addr().wrapping_add_signed(low as isize);
     let call = Call {
-        rows: Rows::run(high - low),
+        bytes: (high - low) as usize,
         from: (from, meta.device),
         to: (memory.as_ptr().expose_provenance(), device::CPU),
     };

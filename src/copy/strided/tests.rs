@@ -1,6 +1,5 @@
 //! Strided copies against the definition: one element at a time.
 
-use super::rows::Rows;
 use super::*;
 
 /// A small generator of numbers, the same in every run.
@@ -107,48 +106,4 @@ fn every_walk_copies_what_its_definition_says() {
             );
         }
     }
-}
-
-#[test]
-fn the_rows_for_a_driver_are_the_copy() {
-    let mut numbers = Numbers(3);
-    let (mut runs, mut several) = (0, 0);
-    for _ in 0..2000 {
-        let case = Case::random(&mut numbers, 4, 40);
-        let Some(Rows {
-            width,
-            height,
-            pitch,
-        }) = Rows::of(case.loops.clone(), 4)
-        else {
-            continue;
-        };
-        let starts = (0..height).map(|row| (case.start + row * pitch) as usize);
-        let bytes = starts.flat_map(|start| &case.source[start..start + width as usize]);
-        assert!(bytes.eq(&case.expected()), "{:?}", case.loops);
-        *if height == 1 { &mut runs } else { &mut several } += 1;
-    }
-    assert!(runs > 100 && several > 10, "{runs} {several}");
-}
-
-#[test]
-fn short_rows_are_no_rows_unless_they_are_far_apart() {
-    let of = |width: i64, pitch: i64| {
-        let loops = vec![Dimension::new(9, pitch, width), Dimension::new(width, 1, 1)];
-        Rows::of(loops, 1)
-    };
-    let rows = |width: i64, pitch: i64| {
-        Some(Rows {
-            width,
-            height: 9,
-            pitch,
-        })
-    };
-    assert_eq!(of(64, 65), rows(64, 65));
-    assert_eq!(of(63, 65), None);
-    assert_eq!(of(63, 4096), rows(63, 4096));
-    assert_eq!(of(64, i64::from(i32::MAX) + 1), None);
-    assert_eq!(of(64, 64), Some(Rows::run(9 * 64)));
-    // Rows that overlap, go backwards, or are all the same.
-    assert_eq!([of(64, 63), of(64, -64), of(64, 0)], [None; 3]);
 }

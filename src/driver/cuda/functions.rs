@@ -44,7 +44,6 @@ functions! {
     cuThreadExchangeStreamCaptureMode(*mut c_int);
     cuMemcpyAsync(u64, u64, usize, *mut c_void);
     cuMemcpyPeerAsync(u64, *mut c_void, u64, *mut c_void, usize, *mut c_void);
-    cuMemcpy2DAsync(*const CUDA_MEMCPY2D, *mut c_void) as "cuMemcpy2DAsync_v2";
     cuMemAlloc(*mut u64, usize) as "cuMemAlloc_v2";
     cuMemFree(u64) as "cuMemFree_v2";
     cuMemAllocAsync(*mut u64, usize, *mut c_void);
@@ -54,32 +53,6 @@ functions! {
 
 type GetProcAddress =
     unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
-
-/// `CUDA_MEMCPY2D` of `cuda.h`.
-#[repr(C)]
-#[allow(
-    non_snake_case,
-    non_camel_case_types,
-    reason = "the names of the header"
-)]
-pub(super) struct CUDA_MEMCPY2D {
-    pub(super) srcXInBytes: usize,
-    pub(super) srcY: usize,
-    pub(super) srcMemoryType: c_uint,
-    pub(super) srcHost: *const c_void,
-    pub(super) srcDevice: u64,
-    pub(super) srcArray: *mut c_void,
-    pub(super) srcPitch: usize,
-    pub(super) dstXInBytes: usize,
-    pub(super) dstY: usize,
-    pub(super) dstMemoryType: c_uint,
-    pub(super) dstHost: *mut c_void,
-    pub(super) dstDevice: u64,
-    pub(super) dstArray: *mut c_void,
-    pub(super) dstPitch: usize,
-    pub(super) WidthInBytes: usize,
-    pub(super) Height: usize,
-}
 
 /// The functions of the driver's library.
 pub(super) fn find(library: &Library) -> Functions {
