@@ -45,10 +45,14 @@ pub(crate) fn number(snapshot: &Snapshot) -> PyResult<Number> {
     unsafe { read(&meta, 0) }.ok_or_else(|| PyTypeError::new_err(no_number(&meta)))
 }
 
-/// As [`number`], which must be an int.
+/// As [`number`], which must be an int, of a tensor without dimensions (array API): `bytes` takes the memory of others.
 pub(crate) fn integer(snapshot: &Snapshot) -> PyResult<Number> {
     match number(snapshot)? {
-        number @ (Number::Int(_) | Number::UInt(_)) => Ok(number),
+        number @ (Number::Int(_) | Number::UInt(_)) if snapshot.ndim() == 0 => Ok(number),
+        Number::Int(_) | Number::UInt(_) => Err(PyTypeError::new_err(format!(
+            "the tensor has shape {:?}; only one without dimensions is an index: int(t)",
+            snapshot.shape()
+        ))),
         _ => Err(no("an index", snapshot)),
     }
 }

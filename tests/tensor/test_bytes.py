@@ -27,6 +27,13 @@ def address(buffer: Any) -> int:
     return dlx.from_dlpack(memoryview(buffer).cast("B")).data_ptr
 
 
+def test_bytes_of_a_tensor_of_one_element_are_its_memory() -> None:
+    """R44: as NumPy's, a number of zeros only without dimensions."""
+    x = np.array([5], "int32")
+    assert bytes(dlx.from_dlpack(x)) == bytes(x) == x.tobytes()
+    assert bytearray(dlx.from_dlpack(x)) == x.tobytes()
+
+
 # `raw` and `span`.
 
 
