@@ -54,7 +54,7 @@ GROUPS = [
         (
             *("test_tvm_ffi*.py", "test_many_arguments*.py", "test_handles*.py"),
             *("test_interface*.py", "test_arrow*.py", "test_oneapi*.py"),
-            "test_contexts*.py",
+            *("test_contexts*.py", "test_torch_keys*.py"),
         ),
         test_seconds=120,
     ),

@@ -65,11 +65,11 @@ class BlockOperations(LibraryOperations):
         # The streams that they work on live until the call has ended.
         held = [library.current_stream() for library in self.libraries]
         launched: list[Stream] = []
-        calls = self.sim.counts["calls"]
+        calls = self.sim.call_count
 
         @dlx.launcher
         def kernel(*addresses: int, stream: int) -> None:
-            if self.sim.counts["calls"] == calls:
+            if self.sim.call_count == calls:
                 self.count("launch without a call")
             lead = self.streams.named(stream) or Stream(self.sim, stream)
             launched.append(lead)

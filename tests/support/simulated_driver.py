@@ -314,6 +314,11 @@ class Simulation:
         """Return the names of one caller's calls, by default dlx's."""
         return [call.name for call in self.calls(caller)]
 
+    @property
+    def call_count(self) -> int:
+        """Return the number of calls in the journal."""
+        return int(self._library.sim_call_count())
+
     def clear_journal(self) -> None:
         """Forget the calls until now."""
         self._library.sim_clear_journal()
@@ -337,7 +342,7 @@ class Simulation:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many objects of each kind are alive, and the calls until now."""
+        """Return how many objects of each kind are alive."""
         counts: dict[str, int] = self._report("sim_counts")
         return counts
 
