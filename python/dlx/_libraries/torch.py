@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
 
@@ -36,6 +38,28 @@ def _of(tensor: Any) -> Any:
     """Return torch, as its class knows it: `sys.modules` may have another, or none."""
     known = filter(None, map(known_to, type(tensor).__mro__))
     return next(known, None) or sys.modules["torch"]
+
+
+@contextmanager
+def _untraced(torch: Any) -> Iterator[None]:
+    """Leave the trace that is on alone.
+
+    torch abandons the trace in which an operator raises, and ends the process when the
+    traced function returns.
+    """
+    trace = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(trace)
+
+
+@contextmanager
+def _asking(torch: Any) -> Iterator[None]:
+    """Ask tensors outside of a trace, whatever their class says."""
+    with _untraced(torch), torch._C.DisableTorchFunctionSubclass():
+        yield
 
 
 def plain(cls: type, tensor: type) -> Any:
@@ -123,26 +147,26 @@ def _dual(torch: Any, x: Any) -> Any:
 
 def is_offset(tensor: Any, address: int) -> bool:
     """Whether ``address`` is just the byte offset of a tensor without memory."""
-    torch_c = _of(tensor)._C
-    base = torch_c.TensorBase  # whatever the class says
-    with torch_c.DisableTorchFunctionSubclass():
+    torch = _of(tensor)
+    base = torch._C.TensorBase
+    with _asking(torch):
         offset = base.storage_offset(tensor) * base.element_size(tensor)
         return bool(address == offset)
 
 
 def is_lazy(tensor: Any) -> bool:
     """Whether a tensor is a lazily conjugated or negated view."""
-    torch_c = _of(tensor)._C
-    base = torch_c.TensorBase  # whatever the class says
-    with torch_c.DisableTorchFunctionSubclass():
+    torch = _of(tensor)
+    base = torch._C.TensorBase
+    with _asking(torch):
         return bool(base.is_neg(tensor) or base.is_conj(tensor))
 
 
 def is_lazy_on_cpu(tensor: Any) -> bool:
     """Whether it is one, on the CPU."""
-    torch_c = _of(tensor)._C
-    with torch_c.DisableTorchFunctionSubclass():
-        return is_lazy(tensor) and bool(torch_c.TensorBase.is_cpu.__get__(tensor))
+    torch = _of(tensor)
+    with _asking(torch):
+        return is_lazy(tensor) and bool(torch._C.TensorBase.is_cpu.__get__(tensor))
 
 
 def only_exports(tensor: Any) -> bool:
@@ -152,7 +176,8 @@ def only_exports(tensor: Any) -> bool:
     if own is None or type(tensor).__dlpack__ is own.__dlpack__:  # type: ignore[attr-defined]
         return False
     try:
-        tensor.detach()
+        with _untraced(_of(tensor)):
+            tensor.detach()
     except RuntimeError:
         return True
     return False
@@ -193,7 +218,7 @@ def has_tangent(tensor: Any) -> bool:
     """Whether a tensor has a tangent of forward-mode AD."""
     torch = _of(tensor)
     # The only level there is, which C++ may have entered without its Python module.
-    with torch._C.DisableTorchFunctionSubclass():
+    with _asking(torch):
         # torch ends the process for lazy quantized tensors, and functional ones without
         # memory.
         if torch._C.TensorBase.is_quantized.__get__(tensor):
@@ -212,7 +237,7 @@ def has_tangent(tensor: Any) -> bool:
 def is_whole(tensor: Any) -> bool:
     """Whether an integer of 8 bits is one: torch exports ``int4`` as ``int8``."""
     torch = _of(tensor)
-    with torch._C.DisableTorchFunctionSubclass():
+    with _asking(torch):
         return torch._C.TensorBase.dtype.__get__(tensor) in (torch.uint8, torch.int8)
 
 
@@ -223,7 +248,7 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     """
     torch = _of(tensor)
     is_wrapper = only_exports(tensor)
-    with torch._C.DisableTorchFunctionSubclass():
+    with _asking(torch):
         if lost := _nowhere(torch, tensor):
             return f"the torch tensor {lost}"
         found, calls = _reasons(torch, tensor, grad)

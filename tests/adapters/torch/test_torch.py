@@ -372,6 +372,23 @@ def test_lazy_copies_of_quantized_tensors_are_refused() -> None:
     assert run_python(program)[0] == 0
 
 
+def test_a_refusal_in_a_traced_function_leaves_the_trace() -> None:
+    """R60: torch ends the process if one of its operators has raised meanwhile."""
+    program = """
+        import dlx, torch
+
+        def function(x):
+            try:
+                dlx.from_dlpack(x)
+            except BufferError:
+                return x
+            raise AssertionError("a tensor")
+
+        torch.jit.trace(function, (torch.ones(2).to_sparse(),), check_trace=False)
+        """
+    assert run_python(program)[0] == 0
+
+
 def test_functional_tensors_without_memory_are_refused() -> None:
     """R60: torch ends the process that asks whether one has a tangent."""
     program = """
