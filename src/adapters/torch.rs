@@ -220,14 +220,6 @@ impl TorchClass {
         matches!(self, Self::Plain(_))
     }
 
-    /// As [`Guards::holds`].
-    pub(crate) fn holds(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
-        match self {
-            Self::Plain(guards) => guards.holds(tensor, made, None),
-            Self::Subclass => true,
-        }
-    }
-
     /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
     #[inline(always)]
     pub(crate) fn check_address(

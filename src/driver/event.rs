@@ -8,6 +8,7 @@
 //! (`hip_event.cpp` of ROCm).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::current::{Current, Relaxed, of};
 use super::error::Error;
@@ -26,6 +27,8 @@ pub(crate) struct Event {
     owner: Owner,
     /// The capture in which the event was recorded; it is then a node of that graph, not a point in time.
     capture: Option<u64>,
+    /// Whether it may have been captured all the same, so that it does not return to the pool.
+    may_be_captured: AtomicBool,
 }
 
 /// What becomes of an event in the end.
@@ -172,6 +175,7 @@ impl Event {
                 Capture::Active(id) => Some(id),
                 _ => None,
             },
+            may_be_captured: AtomicBool::new(false),
         };
         event.driver.record(event.raw, stream)?;
         Ok(event)
@@ -191,12 +195,13 @@ impl Event {
             raw,
             owner: Owner::Other,
             capture: None,
+            may_be_captured: AtomicBool::new(false),
         })
     }
 
-    /// Drops an event that may have been captured, without a return to the pool.
-    pub(crate) fn captured(mut self) {
-        self.owner = Owner::Event;
+    /// Notes that another thread may have begun a capture before the event was recorded.
+    pub(crate) fn set_may_be_captured(&self) {
+        self.may_be_captured.store(true, Ordering::Relaxed);
     }
 
     /// Makes `stream`, of any context, wait for this point.
@@ -241,9 +246,10 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         match self.owner {
-            Owner::Pool => {}
+            Owner::Pool if !self.may_be_captured.load(Ordering::Relaxed) => {}
+            Owner::Pool if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
             Owner::Event if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
-            Owner::Event | Owner::Other => return,
+            Owner::Pool | Owner::Event | Owner::Other => return,
         }
         // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
         let mut pools = POOLS.lock();

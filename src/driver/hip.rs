@@ -112,10 +112,6 @@ impl Driver for Hip {
         Ok(device as Context)
     }
 
-    fn other_context(&self, _device: i32) -> Result<Option<Context>, Error> {
-        Ok(None)
-    }
-
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error> {
         let mut current = 0;
         call!(self, hipGetDevice(&mut current))?;
@@ -136,15 +132,6 @@ impl Driver for Hip {
         let mut device = 0;
         call!(self, hipStreamGetDevice(stream.as_ptr(), &mut device))?;
         Ok(device as Context)
-    }
-
-    fn number(&self, _stream: RawStream) -> Result<Option<u64>, Error> {
-        // hipStreamGetId came with ROCm 7.
-        Ok(None)
-    }
-
-    fn number_of_context(&self, _context: Context) -> Result<Option<u64>, Error> {
-        Ok(None)
     }
 
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {

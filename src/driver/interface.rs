@@ -70,7 +70,9 @@ pub(crate) trait Driver: Sync {
     fn primary(&self, device: i32) -> Result<Context, Error>;
 
     /// The current context, if it is one of `device` other than the primary one. Creates no context.
-    fn other_context(&self, device: i32) -> Result<Option<Context>, Error>;
+    fn other_context(&self, _device: i32) -> Result<Option<Context>, Error> {
+        Ok(None)
+    }
 
     /// Makes a context current; returns what [`Self::leave`] must restore.
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error>;
@@ -83,11 +85,15 @@ pub(crate) trait Driver: Sync {
 
     /// The number of a stream, which no other stream of this process gets, even after its end; `None` if the driver has
     /// no such numbers. Invalidates a capture of the stream.
-    fn number(&self, stream: RawStream) -> Result<Option<u64>, Error>;
+    fn number(&self, _stream: RawStream) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
 
     /// The number of a context, which no other context of this process gets, even after its end; `None` if the driver has
     /// no such numbers.
-    fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error>;
+    fn number_of_context(&self, _context: Context) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
 
     /// The device of a context.
     fn device_of_context(&self, context: Context) -> Result<i32, Error>;

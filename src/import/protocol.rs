@@ -17,6 +17,7 @@ pub(crate) use self::fast::{Exported, fast_export};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
+use crate::adapters::torch::TorchClass;
 use crate::adapters::{self, arrow, jax, oneapi, pyarrow, tensorflow, torch};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
@@ -35,7 +36,7 @@ use crate::types::error::{Shown, caused, type_name};
 /// method.
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    kind: Option<TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
@@ -80,7 +81,7 @@ pub(crate) fn from_protocol(
 /// Calls `__dlpack__` with `max_version=(1, 3)`, and with a device, a copy or a stream where needed.
 pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    kind: Option<TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let is_tensorflow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
@@ -92,7 +93,7 @@ pub(crate) fn ask(
 #[inline(always)]
 fn ask_checked(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    kind: Option<TorchClass>,
     is_tensorflow: bool,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
@@ -180,7 +181,7 @@ fn ask_checked(
 /// The library of an object, which decides what dlx checks before it calls `__dlpack__`.
 #[derive(Clone, Copy)]
 pub(crate) enum Whose {
-    Torch(torch::TorchClass),
+    Torch(TorchClass),
     TensorFlow,
     /// Of a library whose objects need no check.
     Other,
@@ -210,7 +211,7 @@ impl Whose {
         Ok(matches!(self, Self::TensorFlow))
     }
 
-    pub(crate) fn torch(&self) -> Option<&torch::TorchClass> {
+    pub(crate) fn torch(&self) -> Option<&TorchClass> {
         match self {
             Self::Torch(kind) => Some(kind),
             _ => None,
@@ -246,7 +247,7 @@ fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> P
 /// Refuses a torch export whose memory is not that of `x`.
 fn check_memory(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    kind: Option<TorchClass>,
     snapshot: &Snapshot,
 ) -> PyResult<()> {
     let Some(kind) = kind else {
@@ -254,10 +255,9 @@ fn check_memory(
     };
     kind.check_dtype(x, snapshot.meta().dtype)?;
     kind.check_address(x, snapshot.meta().data)?;
-    if kind.holds(x, snapshot) {
-        Ok(())
-    } else {
-        Err(torch::outside())
+    match kind {
+        TorchClass::Plain(guards) if !guards.holds(x, snapshot, None) => Err(torch::outside()),
+        _ => Ok(()),
     }
 }
 

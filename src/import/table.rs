@@ -219,23 +219,17 @@ fn stays(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
-    let needs_no_order = || {
-        Ok::<_, PyErr>(
-            oneapi::queue(x, request.argument(), here)?.is_none()
-                && match request.wanted(here)? {
-                    Wanted::NoOrder => !stream::has_streams(here),
-                    Wanted::Unset | Wanted::Stream(_) => !stream::needs_order(here),
-                },
-        )
-    };
-    if is_ordered || needs_no_order()? {
+    let is_ordered = is_ordered
+        || oneapi::queue(x, request.argument(), here)?.is_none()
+            && match request.wanted(here)? {
+                Wanted::NoOrder => !stream::has_streams(here),
+                Wanted::Unset | Wanted::Stream(_) => !stream::needs_order(here),
+            };
+    if is_ordered {
         return finish(x.py(), snapshot, request);
     }
-    let cannot = || {
-        let what = "order streams without a driver (stream=-1 skips this)";
-        cannot(here, what)
-    };
-    instead_of_table(x, guards, request, cannot)
+    let what = "order streams without a driver (stream=-1 skips this)";
+    instead_of_table(x, guards, request, || cannot(here, what))
 }
 
 #[cold]

@@ -146,14 +146,16 @@ impl RowMajor {
 /// Those of the library, but for `BufferError`.
 #[inline(always)]
 pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    of_row_major(x).or_else(|error| match is_refusal(x, &error) {
-        true => {
-            // `lend` may export it.
-            unseen(error);
-            Ok(None)
-        }
-        false => Err(error),
-    })
+    of_row_major(x).or_else(
+        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
+            true => {
+                // `lend` may export it.
+                unseen(error);
+                Ok(None)
+            }
+            false => Err(error),
+        },
+    )
 }
 
 #[inline(always)]
@@ -164,14 +166,23 @@ fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     }
 }
 
-/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table.
+/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
+/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
 #[inline(never)]
 fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     if is_plain(x) {
         return Ok(None);
     }
     match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, guards) => row_major_of_table(x, table, guards.as_ref()),
+        Way::Table(table, guards) => {
+            let found = row_major_of_table(x, table, guards.as_ref())?;
+            Ok(
+                match found.is_some() && table.export_to_kernel(x)?.read()?.1 == 0 {
+                    true => found,
+                    false => None,
+                },
+            )
+        }
         Way::Numpy => {
             let found = numpy::row_major(x);
             Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
@@ -209,11 +220,6 @@ fn row_major_of_table(
     }
     let named = table.work_stream;
     Ok(named.map(|named| RowMajor::of(&meta, Some(named), is_writable)))
-}
-
-#[cold]
-fn is_refusal(x: &Bound<'_, PyAny>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyBufferError>(x.py())
 }
 
 /// Borrows a view from the table, or exports; orders nothing.

@@ -58,8 +58,8 @@ impl End {
     /// Adds this end to what a stream is to wait for.
     pub(crate) fn collect(&self, waits: &mut Waits) {
         match self {
-            Self::Point(point) => waits.add_point(point),
-            Self::Unrecorded(stream, _) => waits.add_outside(stream),
+            Self::Point(point) | Self::Unrecorded(_, Some(point)) => waits.add_point(point),
+            Self::Unrecorded(stream, None) => waits.add_outside(stream),
             Self::Never => {}
         }
     }
@@ -74,7 +74,10 @@ impl End {
                 match (blocking(|| point.is_done()), self) {
                     (Ok(is_done), end) => (!is_done).then_some(end),
                     (Err(error), _) if error.is_final() => None,
-                    (Err(_), Self::Unrecorded(stream, _)) => Some(Self::Unrecorded(stream, None)),
+                    (Err(_), Self::Unrecorded(stream, Some(point))) => {
+                        point.set_may_be_captured();
+                        Some(Self::Unrecorded(stream, None))
+                    }
                     (Err(_), end) => Some(end),
                 }
             }
@@ -88,13 +91,14 @@ impl End {
             end => return Some(end),
         };
         let capture = stream.in_this_thread().capture();
-        if capture.is_ok_and(|capture| capture == Capture::None) {
-            return Some(Self::Unrecorded(stream.clone(), Some(point)));
+        let is_outside = capture.is_ok_and(|capture| capture == Capture::None);
+        if !is_outside {
+            point.set_may_be_captured();
         }
-        if let Some(point) = Arc::into_inner(point) {
-            point.captured();
-        }
-        Some(Self::Unrecorded(stream.clone(), None))
+        Some(Self::Unrecorded(
+            stream.clone(),
+            is_outside.then_some(point),
+        ))
     }
 
     /// Whether it is unknown for ever.
@@ -128,7 +132,11 @@ impl End {
     pub(crate) fn synchronize(&self) -> Result<(), error::Error> {
         match self {
             Self::Point(point) => Ok(blocking(|| point.synchronize())?),
-            Self::Unrecorded(stream, _) => order::synchronize(stream),
+            Self::Unrecorded(stream, Some(point)) => {
+                let waited = blocking(|| point.synchronize());
+                waited.or_else(|_| order::synchronize(stream))
+            }
+            Self::Unrecorded(stream, None) => order::synchronize(stream),
             Self::Never => Ok(()),
         }
     }

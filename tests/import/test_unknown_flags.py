@@ -47,9 +47,9 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 KINDS: dict[str, Callable[..., Any]] = {
     "by the protocol": Producer,
-    # By a later DLPack: one that knows no other flags has none.
-    "by a table": lambda **fields: table_class(minor=4)(**fields),
-    "by a table alone": lambda **fields: without_protocol(minor=4)(**fields),
+    "by a table": lambda **fields: table_class()(**fields),
+    "by a table alone": lambda **fields: without_protocol()(**fields),
+    "by a table of a later DLPack": lambda **fields: table_class(minor=4)(**fields),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 

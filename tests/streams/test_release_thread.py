@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
 
@@ -74,36 +75,39 @@ def test_an_entry_that_comes_while_the_thread_rests_wakes_it(
         assert array.deleted == 0
 
 
-def test_a_capture_that_begins_while_a_point_is_recorded_keeps_no_memory(
-    sim: Simulation, library: Framework
-) -> None:
-    """H4, H6: the event is the capture's then, and never done."""
+@pytest.fixture
+def dropped(sim: Simulation, library: Framework) -> Iterator[tuple[TableArray, Stream]]:
+    """Give an array whose tensor died while its stream captured; the thread waits.
+
+    It has found a stream that did not capture yet, and recorded a point there.
+    """
     with library.stream(sim.stream()):
         array, s = library.full((4,)), sim.stream()
         tensor = dlx.from_dlpack(array, stream=s)
         s.begin_capture(GLOBAL)
-        # The thread finds a stream that does not capture yet.
         sim.fail_next("cuStreamIsCapturing", 0, by=RELEASE)
         del tensor
         until(lambda: "cuEventRecord" in sim.called(RELEASE))
         s.end_capture()
-        until(lambda: is_released(array, s))
+        yield array, s
+
+
+def test_a_capture_that_begins_while_a_point_is_recorded_keeps_no_memory(
+    sim: Simulation, dropped: tuple[TableArray, Stream]
+) -> None:
+    """H4, H6: the event is the capture's then, and never done."""
+    until(lambda: is_released(*dropped))
     assert sim.violations == []
 
 
 def test_a_late_point_that_the_driver_does_not_know_is_recorded_again(
-    sim: Simulation, library: Framework
+    sim: Simulation, dropped: tuple[TableArray, Stream]
 ) -> None:
     """H4, H6: one of a capture that has begun and ended meanwhile is never done."""
-    with library.stream(sim.stream()):
-        array, s = library.full((4,)), sim.stream()
-        tensor = dlx.from_dlpack(array, stream=s)
-        s.begin_capture(GLOBAL)
-        del tensor
-        s.end_capture()
-        sim.fail_next("cuEventQuery", INVALID_VALUE, 3, by=RELEASE)
-        until(lambda: sim.called(RELEASE).count("cuEventRecord") >= 3)
-        until(lambda: is_released(array, s))
+    sim.fail_next("cuEventQuery", INVALID_VALUE, 3, by=RELEASE)
+    recorded = sim.called(RELEASE).count("cuEventRecord")
+    until(lambda: sim.called(RELEASE).count("cuEventRecord") >= recorded + 3)
+    until(lambda: is_released(*dropped))
 
 
 def test_threads_that_drop_at_once_lose_nothing(

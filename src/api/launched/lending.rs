@@ -43,10 +43,7 @@ impl Launched {
         let x = &*call.arguments.values[index];
         let parameter = self.parameter(&call.arguments, index)?;
         let written = self.is_written(parameter).then_some("the tensor");
-        let accepted = self
-            .accepted
-            .as_deref()
-            .map(|accepted| (accepted, parameter));
+        let accepted = self.accepted.as_deref().map(|of| (of, parameter));
         let device = call.loan.lend(x, wanted, written, accepted)?;
         call.taken.push(x.clone());
         call.lent.push((index, parameter, device));
