@@ -146,14 +146,16 @@ impl RowMajor {
 /// Those of the library, but for `BufferError`.
 #[inline(always)]
 pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    match of_row_major(x) {
-        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
-            // `lend` may export it.
-            unseen(error);
-            Ok(None)
-        }
-        found => found,
-    }
+    of_row_major(x).or_else(
+        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
+            true => {
+                // `lend` may export it.
+                unseen(error);
+                Ok(None)
+            }
+            false => Err(error),
+        },
+    )
 }
 
 #[inline(always)]
