@@ -246,15 +246,14 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         match self.owner {
-            Owner::Pool if !self.may_be_captured.load(Ordering::Relaxed) => {}
-            Owner::Pool if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
+            Owner::Pool => {}
             Owner::Event if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
-            Owner::Pool | Owner::Event | Owner::Other => return,
+            Owner::Event | Owner::Other => return,
         }
         // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
         let mut pools = POOLS.lock();
         let idle = idle(&mut pools, self.driver, self.context, self.number);
-        if idle.len() >= IDLE {
+        if idle.len() >= IDLE || self.may_be_captured.load(Ordering::Relaxed) {
             drop(pools);
             // Of a context that was reset, the handle may be another event's.
             let number = check_fork().and_then(|()| self.driver.number_of_context(self.context));

@@ -90,8 +90,7 @@ impl End {
             Self::Point(point) => point,
             end => return Some(end),
         };
-        let capture = stream.in_this_thread().capture();
-        let is_outside = capture.is_ok_and(|capture| capture == Capture::None);
+        let is_outside = matches!(stream.in_this_thread().capture(), Ok(Capture::None));
         if !is_outside {
             point.set_may_be_captured();
         }
