@@ -176,12 +176,10 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, guards) => {
             let found = row_major_of_table(x, table, guards.as_ref())?;
-            Ok(
-                match found.is_some() && table.export_to_kernel(x)?.read()?.1 == 0 {
-                    true => found,
-                    false => None,
-                },
-            )
+            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
+                return Ok(None);
+            }
+            Ok(found)
         }
         Way::Numpy => {
             let found = numpy::row_major(x);

@@ -71,13 +71,14 @@ class BlockOperations(LibraryOperations):
         def kernel(*addresses: int, stream: int) -> None:
             if self.sim.call_count == calls:
                 self.count("launch without a call")
+            # What is launched after that is behind nothing on the new stream.
+            if c % 5 == 0 and self.muted != "launch":
+                self.switch(a, b, c)
             lead = self.streams.named(stream) or Stream(self.sim, stream)
             launched.append(lead)
             if self.captures(lead) or self.may_launch(lead):
                 for address in addresses:
                     self.sim.call("sim_launch", stream, b % 2, address, 16)
-            if c % 5 == 0 and self.muted != "launch":
-                self.switch(a, b, c)
 
         left = self.call("launch", lambda: kernel(*lent, **order))
         del held
