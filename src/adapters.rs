@@ -111,8 +111,8 @@ pub(crate) fn counter(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<Co
     let Some(maker) = snapshot.maker() else {
         return Ok(None);
     };
-    match torch::counter(py, snapshot, maker)? {
-        None => paddle::counter(py, snapshot, maker),
+    match torch::COUNTS.counter(py, snapshot, maker)? {
+        None => paddle::COUNTS.counter(py, snapshot, maker),
         found => Ok(found),
     }
 }

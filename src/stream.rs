@@ -13,6 +13,7 @@ mod object;
 pub(crate) mod order;
 pub(crate) mod release;
 mod set;
+pub(crate) mod streams;
 pub(crate) mod usage;
 mod work_stream;
 

@@ -145,11 +145,11 @@ struct Found {
 
 impl Found {
     /// The snapshot that keeps the array, with the streams in `usage`.
-    fn over(self, usage: Option<StreamUsage>) -> PyResult<Snapshot> {
+    fn over(self, usage: Option<Arc<StreamUsage>>) -> PyResult<Snapshot> {
         let shape = [self.length];
         let checked = Checked::new(self.meta, &shape, None)?;
         let source = Source::Held(Box::new(self.taken));
-        Ok(checked.with_usage(source, usage.map(Arc::new)))
+        Ok(checked.with_usage(source, usage))
     }
 }
 

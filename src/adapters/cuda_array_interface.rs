@@ -66,9 +66,7 @@ pub(super) fn snapshot(
     }
     let owner = PythonOwner::new(x.clone().unbind());
     let usage = usage(x, ahead, checked.meta.device, request)?;
-    Ok(Some(
-        checked.with_usage(Source::Python(owner), usage.map(Arc::new)),
-    ))
+    Ok(Some(checked.with_usage(Source::Python(owner), usage)))
 }
 
 const FIRST: DLDevice = DLDevice {
@@ -117,7 +115,7 @@ fn usage(
     ahead: Option<Stream>,
     here: DLDevice,
     request: &Request<'_, '_>,
-) -> PyResult<Option<StreamUsage>> {
+) -> PyResult<Option<Arc<StreamUsage>>> {
     let wanted = request.wanted_at(here)?;
     let Some(then) = ahead else {
         return match wanted {
@@ -125,10 +123,10 @@ fn usage(
                 request.ready_on(stream::check_device(stream, here)?, None),
             )),
             // Nothing is awaited; the ends of later uses are noted here.
-            Wanted::NoOrder | Wanted::Unset => Ok(Some(StreamUsage {
+            Wanted::NoOrder | Wanted::Unset => Ok(Some(Arc::new(StreamUsage {
                 release: request.release,
                 ..StreamUsage::default()
-            })),
+            }))),
         };
     };
     let producer = produced(x, then);

@@ -9,12 +9,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use super::versions::{Counter, Places};
+use super::versions::Places;
 use crate::cpython::lookup::{is_in_type, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::exchange::Table;
-use crate::tensor::managed::Maker;
-use crate::tensor::snapshot::Snapshot;
 
 /// `paddle.Tensor`, once one has been met.
 static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -38,18 +36,8 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     x.call_method0(bump).map(drop)
 }
 
-/// The count by which Paddle sees that the memory of a snapshot was written to, if it made its managed tensor.
-pub(super) fn counter(
-    py: Python<'_>,
-    snapshot: &Snapshot,
-    maker: Maker,
-) -> PyResult<Option<Counter>> {
-    static PLACES: Places = Places::new();
-    match tensor_class(py)? {
-        Some(class) => PLACES.counter(&class, "paddle", snapshot, maker),
-        None => Ok(None),
-    }
-}
+/// The counts by which Paddle sees that memory was written to.
+pub(super) static COUNTS: Places = Places::new("paddle", tensor_class);
 
 /// Adds the guard to `table`, found on `class`, unless its tensors lack what the guard asks.
 pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> Table {

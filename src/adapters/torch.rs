@@ -21,12 +21,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
-use super::versions::{Counter, Places};
+use super::versions::Places;
 use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
 use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
 use crate::cpython::modules::loaded_class;
-use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
 pub(crate) use own::Own;
@@ -93,18 +92,8 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// The count by which torch sees that the memory of a snapshot was written to, if it made its managed tensor.
-pub(super) fn counter(
-    py: Python<'_>,
-    snapshot: &Snapshot,
-    maker: Maker,
-) -> PyResult<Option<Counter>> {
-    static PLACES: Places = Places::new();
-    match tensor_class(py)? {
-        Some(class) => PLACES.counter(&class, "torch", snapshot, maker),
-        None => Ok(None),
-    }
-}
+/// The counts by which torch sees that memory was written to.
+pub(super) static COUNTS: Places = Places::new("torch", tensor_class);
 
 /// How to read a torch type.
 #[derive(Clone, Copy)]

@@ -40,36 +40,50 @@ impl Counter {
     }
 }
 
-/// Where a library's managed tensors have the count, once it is found.
-pub(super) struct Places(PyOnceLock<Vec<Place>>);
+/// Where the managed tensors of a library have the count, once it is found.
+pub(super) struct Places {
+    library: &'static str,
+    /// The class of its tensors, if it is loaded.
+    class: fn(Python<'_>) -> PyResult<Option<Bound<'_, PyType>>>,
+    found: PyOnceLock<Vec<Place>>,
+}
 
 impl Places {
-    pub(super) const fn new() -> Self {
-        Self(PyOnceLock::new())
+    pub(super) const fn new(
+        library: &'static str,
+        class: fn(Python<'_>) -> PyResult<Option<Bound<'_, PyType>>>,
+    ) -> Self {
+        Self {
+            library,
+            class,
+            found: PyOnceLock::new(),
+        }
     }
 
-    /// The counter of a snapshot's memory, if its maker is the `library`, whose tensors are of `class`; `None` also if that
-    /// counts nothing for it, as torch in inference mode.
+    /// The counter of a snapshot's memory, if its maker is the library; `None` also if that counts nothing for it, as torch in
+    /// inference mode.
     ///
     /// # Errors
     ///
     /// `BufferError` if the library would not learn that it was written to.
     pub(super) fn counter(
         &self,
-        class: &Bound<'_, PyType>,
-        library: &str,
+        py: Python<'_>,
         snapshot: &Snapshot,
         maker: Maker,
     ) -> PyResult<Option<Counter>> {
-        let py = class.py();
+        let Some(class) = (self.class)(py)? else {
+            return Ok(None);
+        };
+        let library = self.library;
         let made;
-        let places = match self.0.get(py) {
+        let places = match self.found.get(py) {
             Some(places) => places,
             None => {
-                made = places_of(class, library).map_err(|error| untold(py, library, error))?;
+                made = places_of(&class, library).map_err(|error| untold(py, library, error))?;
                 // What was not found may be found later: a mode may have changed the samples.
                 match made.iter().all(|place| place.way.is_some()) {
-                    true => self.0.get_or_init(py, || made),
+                    true => self.found.get_or_init(py, || made),
                     false => &made,
                 }
             }

@@ -76,12 +76,7 @@ pub(crate) fn from_dlpack<'py>(
         device,
         copy,
         stream: asked.as_ref(),
-        release: Release::of(release).ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "release is {release:?}; expected one of {}",
-                Release::names()
-            ))
-        })?,
+        release: Release::of(release)?,
     };
     if let Some(tensor) = Tensor::of(x)
         && stream.is_none()
@@ -109,7 +104,7 @@ fn recorded<'py>(
         )));
     };
     let snapshot = ladder::from_dlpack(x, request)?;
-    let used = snapshot.usage().and_then(|usage| usage.used.clone());
+    let used = snapshot.usage().and_then(|usage| usage.used().cloned());
     if let (Some(used), Some(given)) = (used, request.argument()) {
         let torch = loaded(intern!(py, "torch"))?;
         let external = match torch {
@@ -205,9 +200,9 @@ pub(crate) fn from_pointer<'py>(
         ..Meta::on_cpu(data, DType::of(dtype)?, flags)
     };
     let usage = match stream::wanted(stream, device)? {
-        Wanted::Stream(stream) => Some(StreamUsage::ready_after(stream)),
+        Wanted::Stream(stream) => Some(StreamUsage::ready_after(stream, None)),
         // Later uses of it have to wait for each other.
-        Wanted::NoOrder | Wanted::Unset => stream::has_streams(device).then(StreamUsage::default),
+        Wanted::NoOrder | Wanted::Unset => stream::has_streams(device).then(Arc::default),
     };
     let checked = Checked::new(meta, &shape, strides.as_deref())
         .and_then(Checked::addressable)
@@ -215,7 +210,7 @@ pub(crate) fn from_pointer<'py>(
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    let made = Tensor::holding(py, checked.with_usage(source, usage.map(Arc::new)))?;
+    let made = Tensor::holding(py, checked.with_usage(source, usage))?;
     if trace::is_on() {
         trace::made(made.as_any(), c"from_pointer");
     }

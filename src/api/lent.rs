@@ -11,7 +11,6 @@ use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};
 use crate::stream::{self, Namer, Stream};
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::Error;
 
 /// A tensor lent for a `with` block.
 pub(crate) struct Lent {
@@ -92,11 +91,6 @@ impl Lent {
     /// Notes that the block's stream does not wait for earlier uses after all.
     pub(crate) fn uncover(&mut self) {
         self.covered.clear();
-    }
-
-    /// The snapshot for the block's view: ready on `stream`.
-    pub(crate) fn view(&mut self, stream: &Stream) -> Result<Snapshot, Error> {
-        (self.snapshot).used_alone(StreamUsage::ready_after(stream.clone()))
     }
 
     /// Adds the streams that have to wait for the block's stream; returns whether the library has changed its stream

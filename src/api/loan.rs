@@ -13,6 +13,7 @@ use crate::api::accepted::Accepted;
 use crate::api::agreed::Agreed;
 use crate::api::lent::Lent;
 use crate::api::writing;
+use crate::cpython::interpreter::{DropAttached, quietly};
 use crate::driver::Capture;
 use crate::import::view::lend;
 use crate::stream;
@@ -124,7 +125,7 @@ impl Loan {
         self.order(py)?;
         for (place, lent) in &mut self.ordered {
             let snapshot = match &self.stream {
-                Some(stream) => lent.view(stream)?,
+                Some(stream) => lent.snapshot.ready_on(stream)?,
                 None => lent.snapshot.clone(),
             };
             let view = Tensor::holding(py, snapshot)?;
@@ -187,17 +188,21 @@ impl Loan {
             let namer = first.namer().unwrap_or(Namer::Nobody);
             stream::note(TENSORS, first.device(), namer);
         }
-        let Some(stream) = self.stream.filter(|_| self.is_joined) else {
-            return Ok(());
+        let ended = match self.stream.as_ref().filter(|_| self.is_joined) {
+            None => Ok(()),
+            Some(stream) => match self.agreed.map(|agreed| agreed.is_on(py, stream)) {
+                Some(Ok(true)) => Ok(()),
+                Some(asked) => {
+                    let finished = order::finish(stream);
+                    asked.and(finished.map_err(PyErr::from))
+                }
+                None => join_back(py, &self.ordered, stream, self.capture),
+            },
         };
-        match self.agreed.map(|agreed| agreed.is_on(py, &stream)) {
-            Some(Ok(true)) => Ok(()),
-            Some(asked) => {
-                let finished = order::finish(&stream);
-                asked.and(finished.map_err(PyErr::from))
-            }
-            None => join_back(py, &self.ordered, &stream, self.capture),
+        for (_, lent) in self.ordered {
+            quietly(py, || lent.snapshot.drop_attached(py));
         }
+        ended
     }
 }
 

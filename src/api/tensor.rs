@@ -13,7 +13,7 @@ use pyo3::types::{PyCapsule, PyComplex, PyDict, PyMemoryView, PyTuple};
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
-use crate::api::parts::{Parts, first_extent};
+use crate::api::parts::{first_extent, iterator};
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
@@ -292,8 +292,8 @@ impl Tensor {
         Self::part(slf, snapshot).map(Bound::unbind)
     }
 
-    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Parts> {
-        Parts::of(slf)
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        iterator(slf)
     }
 
     fn __contains__(&self, _value: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -176,7 +176,7 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
 #[pyfunction]
 pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let (inner, _) = innermost(x)?;
-    aliases::to_tuple(x.py(), &aliases::of(&inner)?.unwrap_or_default())
+    aliases::to_tuple(x.py(), &aliases::of(&inner, false)?.unwrap_or_default())
 }
 
 fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {

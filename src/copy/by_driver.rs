@@ -188,9 +188,9 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         unsafe { call.make(&stream, true) }?;
     }
     let usage = if lent {
-        StreamUsage::default()
+        Arc::default()
     } else {
-        StreamUsage::ready_after(stream)
+        StreamUsage::ready_after(stream, None)
     };
     Ok(of_memory(source, memory, there, usage)?)
 }
@@ -200,7 +200,7 @@ fn of_memory(
     source: &Snapshot,
     memory: DeviceMemory,
     there: DLDevice,
-    usage: StreamUsage,
+    usage: Arc<StreamUsage>,
 ) -> Result<Snapshot, Error> {
     let dtype = source.meta().dtype;
     over(
@@ -220,7 +220,7 @@ fn over(
     flags: u64,
     there: DLDevice,
     mut memory: DeviceMemory,
-    usage: StreamUsage,
+    usage: Arc<StreamUsage>,
 ) -> Result<Snapshot, Error> {
     memory.ready_at(&usage);
     let meta = Meta {
@@ -228,7 +228,7 @@ fn over(
         ..Meta::on_cpu(memory.as_ptr(), dtype, flags)
     };
     let checked = Checked::new(meta, shape, None)?;
-    Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(Arc::new(usage))))
+    Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(usage)))
 }
 
 /// An uninitialized tensor on `device`.
@@ -248,11 +248,11 @@ pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Resul
 }
 
 /// The usage of memory that was allocated and written on `stream`.
-fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<StreamUsage, Error> {
+fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<Arc<StreamUsage>, Error> {
     if lent {
         StreamUsage::ready_now_on(stream, there)
     } else {
-        Ok(StreamUsage::ready_after(stream))
+        Ok(StreamUsage::ready_after(stream, None))
     }
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -137,7 +138,11 @@ impl<'a, 'py> Request<'a, 'py> {
 
     /// Orders a tensor whose producer's stream is known: one event from there to the requested stream, none if they are
     /// the same.
-    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<StreamUsage, Error> {
+    pub(crate) fn order(
+        &self,
+        wanted: Wanted,
+        producer: Producer,
+    ) -> Result<Arc<StreamUsage>, Error> {
         let ready = match wanted {
             Wanted::NoOrder => Ready::Now,
             Wanted::Stream(stream) => {
@@ -146,12 +151,12 @@ impl<'a, 'py> Request<'a, 'py> {
             }
             Wanted::Unset => Ready::Point(order::point(&producer.then)?),
         };
-        Ok(StreamUsage {
+        Ok(Arc::new(StreamUsage {
             ready,
             release: self.release,
             producer: Some(producer),
             ..StreamUsage::default()
-        })
+        }))
     }
 
     /// Whether the request takes more than the tensor itself or a copy on the CPU.
@@ -174,15 +179,14 @@ impl<'a, 'py> Request<'a, 'py> {
     }
 
     /// The usage of a tensor that is ready on the requested stream.
-    pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> StreamUsage {
-        let used = (self.release != Release::None).then(|| stream.clone());
-        StreamUsage {
+    pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Arc<StreamUsage> {
+        Arc::new(StreamUsage {
             ready: Ready::After(stream),
-            used,
+            is_used: self.release != Release::None,
             release: self.release,
             producer,
             ..StreamUsage::default()
-        }
+        })
     }
 }
 

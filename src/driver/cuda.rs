@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
-use super::library::{call, check_fork, initialized, load, once};
+use super::library::{call, check_fork, initialized, load, of_both, once};
 use functions::Functions;
 
 use super::error::Error;
@@ -100,7 +100,20 @@ impl Cuda {
     }
 }
 
+/// Whether a function that drivers may lack is there; `answer` is what it returned.
+fn unless_missing(answer: Result<(), Error>) -> Result<bool, Error> {
+    match answer {
+        Err(Error::Missing(_)) => Ok(false),
+        answer => answer.map(|()| true),
+    }
+}
+
 impl Driver for Cuda {
+    of_both! {
+        cuEventCreate(CU_EVENT_DISABLE_TIMING), cuEventDestroy, cuEventRecord, cuEventQuery(CUDA_ERROR_NOT_READY),
+        cuEventSynchronize, cuStreamWaitEvent, cuStreamSynchronize, cuThreadExchangeStreamCaptureMode, cuDeviceTotalMem
+    }
+
     fn primary(&self, device: i32) -> Result<Context, Error> {
         self.retained(device)
     }
@@ -151,21 +164,15 @@ impl Driver for Cuda {
 
     fn number(&self, stream: RawStream) -> Result<Option<u64>, Error> {
         let mut number = 0;
-        match call!(self, cuStreamGetId(stream.as_ptr(), &mut number)) {
-            Ok(()) => Ok(Some(number)),
-            Err(Error::Missing(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let mut ask = || call!(self, cuStreamGetId(stream.as_ptr(), &mut number));
+        unless_missing(ask()).map(|there| there.then_some(number))
     }
 
     fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error> {
         let mut number = 0;
         let context = std::ptr::with_exposed_provenance_mut(context);
-        match call!(self, cuCtxGetId(context, &mut number)) {
-            Ok(()) => Ok(Some(number)),
-            Err(Error::Missing(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let mut ask = || call!(self, cuCtxGetId(context, &mut number));
+        unless_missing(ask()).map(|there| there.then_some(number))
     }
 
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {
@@ -181,42 +188,6 @@ impl Driver for Cuda {
 
     fn rerecords(&self) -> bool {
         true
-    }
-
-    fn create_event(&self) -> Result<RawEvent, Error> {
-        let mut event = null_mut();
-        call!(self, cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING))?;
-        NonNull::new(event).ok_or(Error::Missing("cuEventCreate"))
-    }
-
-    fn destroy_event(&self, event: RawEvent) {
-        let destroy = || call!(self, cuEventDestroy(event.as_ptr()));
-        // The event may have ended with its context or its driver.
-        destroy().ok();
-    }
-
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
-        call!(self, cuEventRecord(event.as_ptr(), stream.as_ptr()))
-    }
-
-    fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error> {
-        call!(self, cuStreamWaitEvent(stream.as_ptr(), event.as_ptr(), 0))
-    }
-
-    fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
-        match call!(self, code cuEventQuery(event.as_ptr())) {
-            CUDA_ERROR_NOT_READY => Ok(false),
-            0 => Ok(true),
-            code => Err(self.failed("cuEventQuery", code)),
-        }
-    }
-
-    fn synchronize_event(&self, event: RawEvent) -> Result<(), Error> {
-        call!(self, cuEventSynchronize(event.as_ptr()))
-    }
-
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
-        call!(self, cuStreamSynchronize(stream.as_ptr()))
     }
 
     fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
@@ -238,12 +209,6 @@ impl Driver for Cuda {
             )?;
             Ok(id)
         })
-    }
-
-    fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error> {
-        let mut mode = mode;
-        call!(self, cuThreadExchangeStreamCaptureMode(&mut mode))?;
-        Ok(mode)
     }
 
     unsafe fn copy(
@@ -298,12 +263,6 @@ impl Driver for Cuda {
         call!(self, cuMemFree(memory as u64))
     }
 
-    fn memory(&self, device: i32) -> Result<usize, Error> {
-        let mut bytes = 0;
-        call!(self, cuDeviceTotalMem(&mut bytes, device))?;
-        Ok(bytes)
-    }
-
     fn device_of(&self, address: usize) -> Result<i32, Error> {
         let mut device: c_int = 0;
         call!(
@@ -315,5 +274,26 @@ impl Driver for Cuda {
             )
         )?;
         Ok(device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_of_cuda_11_numbers_neither_streams_nor_contexts() -> Result<(), Error> {
+        let cuda = Cuda {
+            // SAFETY: NULL for each.
+            functions: unsafe { Functions::find(|_, _| null_mut()) },
+            primary: Lock::default(),
+        };
+        // SAFETY: no driver gets it.
+        let stream = unsafe { RawStream::of_handle(0x5000) };
+        assert_eq!(
+            (cuda.number(stream)?, cuda.number_of_context(1)?),
+            (None, None)
+        );
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::error::Error;
 use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
-use super::library::{call, check_fork, functions, initialized, load, once, symbol};
+use super::library::{call, check_fork, functions, initialized, load, of_both, once, symbol};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
 const HIP_ERROR_NOT_READY: c_int = 600;
@@ -108,6 +108,11 @@ impl Hip {
 }
 
 impl Driver for Hip {
+    of_both! {
+        hipEventCreateWithFlags(HIP_EVENT_DISABLE_TIMING), hipEventDestroy, hipEventRecord, hipEventQuery(HIP_ERROR_NOT_READY),
+        hipEventSynchronize, hipStreamWaitEvent, hipStreamSynchronize, hipThreadExchangeStreamCaptureMode, hipDeviceTotalMem
+    }
+
     fn primary(&self, device: i32) -> Result<Context, Error> {
         Ok(device as Context)
     }
@@ -142,45 +147,6 @@ impl Driver for Hip {
         false
     }
 
-    fn create_event(&self) -> Result<RawEvent, Error> {
-        let mut event = null_mut();
-        call!(
-            self,
-            hipEventCreateWithFlags(&mut event, HIP_EVENT_DISABLE_TIMING)
-        )?;
-        NonNull::new(event).ok_or(Error::Missing("hipEventCreateWithFlags"))
-    }
-
-    fn destroy_event(&self, event: RawEvent) {
-        let destroy = || call!(self, hipEventDestroy(event.as_ptr()));
-        // The event may have ended with its runtime.
-        destroy().ok();
-    }
-
-    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
-        call!(self, hipEventRecord(event.as_ptr(), stream.as_ptr()))
-    }
-
-    fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error> {
-        call!(self, hipStreamWaitEvent(stream.as_ptr(), event.as_ptr(), 0))
-    }
-
-    fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
-        match call!(self, code hipEventQuery(event.as_ptr())) {
-            HIP_ERROR_NOT_READY => Ok(false),
-            0 => Ok(true),
-            code => Err(self.failed("hipEventQuery", code)),
-        }
-    }
-
-    fn synchronize_event(&self, event: RawEvent) -> Result<(), Error> {
-        call!(self, hipEventSynchronize(event.as_ptr()))
-    }
-
-    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
-        call!(self, hipStreamSynchronize(stream.as_ptr()))
-    }
-
     fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
         let mut status = 0;
         let mut ask = || call!(self, hipStreamIsCapturing(stream.as_ptr(), &mut status));
@@ -193,12 +159,6 @@ impl Driver for Hip {
             )?;
             Ok(id)
         })
-    }
-
-    fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error> {
-        let mut mode = mode;
-        call!(self, hipThreadExchangeStreamCaptureMode(&mut mode))?;
-        Ok(mode)
     }
 
     unsafe fn copy(
@@ -251,12 +211,6 @@ impl Driver for Hip {
 
     unsafe fn free_unpooled(&self, memory: usize) -> Result<(), Error> {
         call!(self, hipFree(std::ptr::with_exposed_provenance_mut(memory)))
-    }
-
-    fn memory(&self, device: i32) -> Result<usize, Error> {
-        let mut bytes = 0;
-        call!(self, hipDeviceTotalMem(&mut bytes, device))?;
-        Ok(bytes)
     }
 
     fn device_of(&self, address: usize) -> Result<i32, Error> {

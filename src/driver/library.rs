@@ -131,7 +131,7 @@ macro_rules! functions {
             /// # Safety
             ///
             /// `address` returns NULL or the function of that name, with the signature in the table.
-            unsafe fn find(address: impl Fn(&'static str, &'static str) -> *mut std::ffi::c_void) -> Self {
+            pub(super) unsafe fn find(address: impl Fn(&'static str, &'static str) -> *mut std::ffi::c_void) -> Self {
                 Self {
                     $($name: {
                         #[allow(unused_mut, unused_assignments, reason = "names without a suffix")]
@@ -169,5 +169,61 @@ macro_rules! call {
     }};
 }
 
+/// The functions of [`Driver`](super::interface::Driver) that both runtimes have under names of their own.
+macro_rules! of_both {
+    (
+        $create:ident($flags:ident), $destroy:ident, $record:ident, $query:ident($pending:ident),
+        $finish:ident, $wait:ident, $finish_stream:ident, $exchange:ident, $total:ident
+    ) => {
+        fn create_event(&self) -> Result<RawEvent, Error> {
+            let mut event = null_mut();
+            call!(self, $create(&mut event, $flags))?;
+            NonNull::new(event).ok_or(Error::Missing(stringify!($create)))
+        }
+
+        fn destroy_event(&self, event: RawEvent) {
+            let destroy = || call!(self, $destroy(event.as_ptr()));
+            // The event may have ended with its context or its runtime.
+            destroy().ok();
+        }
+
+        fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
+            call!(self, $record(event.as_ptr(), stream.as_ptr()))
+        }
+
+        fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error> {
+            call!(self, $wait(stream.as_ptr(), event.as_ptr(), 0))
+        }
+
+        fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
+            match call!(self, code $query(event.as_ptr())) {
+                $pending => Ok(false),
+                0 => Ok(true),
+                code => Err(self.failed(stringify!($query), code)),
+            }
+        }
+
+        fn synchronize_event(&self, event: RawEvent) -> Result<(), Error> {
+            call!(self, $finish(event.as_ptr()))
+        }
+
+        fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
+            call!(self, $finish_stream(stream.as_ptr()))
+        }
+
+        fn exchange_capture_mode(&self, mut mode: i32) -> Result<i32, Error> {
+            call!(self, $exchange(&mut mode))?;
+            Ok(mode)
+        }
+
+        fn memory(&self, device: i32) -> Result<usize, Error> {
+            let mut bytes = 0;
+            call!(self, $total(&mut bytes, device))?;
+            Ok(bytes)
+        }
+    };
+}
+
 pub(super) use call;
 pub(super) use functions;
+pub(super) use of_both;

@@ -32,7 +32,7 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
 #[inline(always)]
 fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
     let snapshot = tensor.snapshot()?;
-    if snapshot.usage().is_some() {
+    if snapshot.has_streams() {
         order(py, snapshot)?;
     }
     Ok(snapshot)

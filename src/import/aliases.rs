@@ -16,6 +16,7 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::exchange::slot::names_devices;
 use crate::import::hint::no_protocol;
 use crate::import::protocol::{self, device_of, from_protocol};
+use crate::stream;
 use crate::stream::usage::{Ready, Release};
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
@@ -38,11 +39,12 @@ pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
     there.is_some_and(|there| of_snapshot(snapshot).contains(&there))
 }
 
-/// The device aliases that `x` declares; `None` if it declares none.
-pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
+/// The device aliases that `x` declares; `None` if it declares none. Memory of a device that is known to have streams is not
+/// oneAPI's.
+pub(crate) fn of(x: &Bound<'_, PyAny>, has_streams: bool) -> PyResult<Option<Vec<DLDevice>>> {
     let method = attribute(x, intern!(x.py(), "__dlpack_device_aliases__"))?;
     let declared = method.map(|method| answer_of(x, &method)).transpose()?;
-    if oneapi::host_queue(x)?.is_none() {
+    if has_streams || oneapi::host_queue(x)?.is_none() {
         return Ok(declared);
     }
     let mut devices = declared.unwrap_or_default();
@@ -139,7 +141,7 @@ fn looked_at(
         _ if own => return Ok(snapshot),
         _ => exporter,
     };
-    let Some(declared) = of(speaker)? else {
+    let Some(declared) = of(speaker, stream::has_streams(here))? else {
         return Ok(snapshot);
     };
     let names = protocol::device(exporter)?.into_iter().chain(declared);

@@ -108,7 +108,7 @@ pub(crate) fn ordered<'a>(
     if let Some(namer) = snapshot.namer() {
         stream::note(TENSORS, device, namer);
     }
-    if snapshot.usage().is_some() {
+    if snapshot.has_streams() {
         let handle = consumer.stream(device)?;
         snapshot.order(&Stream::of_table(handle, device))?;
         consumer.ready(device, handle)?;

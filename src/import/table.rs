@@ -13,7 +13,8 @@ use crate::exchange::Table;
 use crate::import::aliases;
 use crate::import::protocol::{ask, from_protocol};
 use crate::stream::namer::TENSORS;
-use crate::stream::usage::{Library, Producer, StreamUsage};
+use crate::stream::streams::Streams;
+use crate::stream::usage::{Library, Producer, Release};
 use crate::stream::{self, Namer, Stream, Wanted, WorkStream};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
@@ -61,7 +62,7 @@ fn fast_torch<const ASKED: bool>(
     guards: &torch::Guards,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    match table.export(x).map(Snapshot::import_fast) {
+    match (table.export(x)).map(|made| Snapshot::import_fast(made, device::CPU)) {
         Ok(Ok((snapshot, last))) => {
             let snapshot = checked(x, snapshot, last, table, guards)?;
             if ASKED && request.device.is_some() {
@@ -86,7 +87,7 @@ pub(crate) fn fast_on_cpu(
         Ok(made) => made,
         Err(error) => return unless_urgent(x.py(), error),
     };
-    let imported = Snapshot::import_fast(made).ok();
+    let imported = Snapshot::import_fast(made, device::CPU).ok();
     let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, guards));
     checked.transpose()
 }
@@ -136,17 +137,22 @@ fn import(
     let here = managed.read()?.0.device;
     let is_asked_nothing = here == device::CPU && request.is_nothing();
     let moves = request.moves(here);
-    let usage = if is_asked_nothing || !stream::has_streams(here) {
-        None
+    let streams = if is_asked_nothing || !stream::has_streams(here) {
+        Streams::None
     } else {
         order(table, here, request, moves, x.py())?
     };
-    let is_ordered = usage.is_some();
-    let mut snapshot = Snapshot::import(managed, usage)
-        .map_err(|(error, _)| torch::explain(guards.is_some(), x, error.into()))?;
-    if let Some(guards) = &guards {
-        snapshot = checked(x, snapshot, None, &table, guards)?;
-    }
+    let is_ordered = !streams.are_none();
+    let snapshot = match &guards {
+        None => by_rules(x, managed, None)?.on_streams(streams),
+        Some(guards) => {
+            let snapshot = match Snapshot::import_fast(managed, here) {
+                Ok((snapshot, _)) => snapshot,
+                Err(managed) => by_rules(x, managed, Some(guards))?,
+            };
+            checked(x, snapshot.on_streams(streams), None, &table, guards)?
+        }
+    };
     if is_asked_nothing {
         Ok(snapshot)
     } else if moves {
@@ -240,7 +246,7 @@ fn cannot(here: DLDevice, what: &str) -> PyErr {
     ))
 }
 
-/// Imports a table's export as it is, with nothing to order, move or copy.
+/// Imports a table's export, checked by the rules of DLPack; deletes one that these refuse.
 fn by_rules(
     x: &Bound<'_, PyAny>,
     managed: ManagedVersioned,
@@ -267,7 +273,7 @@ fn checked(
     }
 }
 
-/// Orders a tensor from a table, by one event from its library's stream to the requested one. `None` if there is no
+/// Orders a tensor from a table, by one event from its library's stream to the requested one. No streams if there is no
 /// driver to do so; the producer's `__dlpack__` may still order.
 fn order(
     table: Table,
@@ -275,7 +281,7 @@ fn order(
     request: &Request<'_, '_>,
     moves: bool,
     py: Python<'_>,
-) -> PyResult<Option<StreamUsage>> {
+) -> PyResult<Streams> {
     let wanted = if moves {
         // The copy waits for the producer, on whatever stream it runs.
         Wanted::NoOrder
@@ -283,11 +289,19 @@ fn order(
         request.wanted(here)?
     };
     let Some(work_stream) = table.work_stream else {
-        return Ok(None);
+        return Ok(Streams::None);
     };
-    match request.order(wanted, producer(work_stream, here, py)?) {
-        Ok(usage) => Ok(Some(usage)),
-        Err(error) if error.is_absent() => Ok(None),
+    let producer = producer(work_stream, here, py)?;
+    let ordered = match wanted {
+        // The library vouches for its own.
+        Wanted::Stream(stream) if stream.is(&producer.then) && request.release == Release::Auto => {
+            return Ok(Streams::ready_after(&stream.verified(), Some(work_stream)));
+        }
+        wanted => request.order(wanted, producer),
+    };
+    match ordered {
+        Ok(usage) => Ok(Streams::Shared(usage)),
+        Err(error) if error.is_absent() => Ok(Streams::None),
         Err(error) => Err(error.into()),
     }
 }

@@ -15,7 +15,7 @@ use crate::stream::handle::{
 use crate::stream::object::PyStream;
 use crate::stream::order;
 use crate::types::device::Device;
-use crate::types::error::{Error, Shown, type_name};
+use crate::types::error::{Shown, type_name};
 
 /// What a `stream=` argument requests.
 #[derive(Clone)]
@@ -112,14 +112,9 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     }
 }
 
-/// The handle from `__cuda_stream__`, which returns version 0 and the handle (R154). The first cuda.core had it as an
-/// attribute.
+/// The handle from `__cuda_stream__`, which returns version 0 and the handle (R154).
 fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResult<i64> {
-    let answer = if protocol.is_instance_of::<PyTuple>() {
-        protocol.clone()
-    } else {
-        protocol.call0()?
-    };
+    let answer = protocol.call0()?;
     let parts = answer
         .cast::<PyTuple>()
         .ok()
@@ -153,19 +148,8 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let handle = match module.split('.').next().unwrap_or("") {
         "torch" => stream.getattr_opt(intern!(py, "cuda_stream"))?,
         "cupy" | "cupy_backends" => stream.getattr_opt(intern!(py, "ptr"))?,
-        "numba" | "numba_cuda" | "cuda" => {
-            if stream.hasattr(intern!(py, "__int__"))? {
-                Some(py.get_type::<PyInt>().call1((stream,))?)
-            } else {
-                // A ctypes handle, whose value is None for the default stream.
-                match stream.getattr_opt(intern!(py, "handle"))? {
-                    Some(handle) => match handle.getattr_opt(intern!(py, "value"))? {
-                        Some(value) if value.is_none() => return Ok(Some(0)),
-                        value => value,
-                    },
-                    None => None,
-                }
-            }
+        "numba" | "numba_cuda" | "cuda" if stream.hasattr(intern!(py, "__int__"))? => {
+            Some(py.get_type::<PyInt>().call1((stream,))?)
         }
         _ => None,
     };
@@ -240,7 +224,7 @@ impl PyStream {
         }
         let named = Stream::new(checked(handle, guess)?, guess, owner);
         let named = match device {
-            None if handle > 2 => named.of_its_device().map_err(Error::from)?,
+            None if handle > 2 => named.of_its_device()?,
             _ => check_device(named, guess)?,
         };
         Bound::new(stream.py(), Self::new(named))

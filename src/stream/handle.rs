@@ -178,26 +178,29 @@ impl Stream {
         let is_thread = handle == PER_THREAD && matches!(family(device), Family::Cuda);
         let is_default = (0..=PER_THREAD).contains(&handle);
         Self {
-            handle,
-            device,
             thread: is_thread.then(|| thread::current().id()),
             context: if is_default { context(device) } else { None },
             owner: owner.map(Arc::new),
             verified: is_default,
+            ..Self::plain(handle, device)
+        }
+    }
+
+    /// A stream that is known to belong to `device`, and that its handle alone tells from others (see [`Self::is_plain`]).
+    pub(crate) fn plain(handle: i64, device: DLDevice) -> Self {
+        Self {
+            handle,
+            device: device_of_streams(device),
+            thread: None,
+            context: None,
+            owner: None,
+            verified: true,
         }
     }
 
     /// The default stream of a device that has streams.
     pub(crate) fn default(device: DLDevice) -> Self {
         Self::new(default(device).unwrap_or(0), device, None)
-    }
-
-    /// The default stream of the device's primary context.
-    pub(crate) fn primary_default(device: DLDevice) -> Self {
-        Self {
-            context: None,
-            ..Self::default(device)
-        }
     }
 
     /// The number of the stream from a table's `current_work_stream`; NULL is the default stream (R141).
@@ -223,13 +226,10 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Those of the driver.
-    pub(crate) fn of_its_device(self) -> Result<Self, driver::Error> {
-        let device = blocking(|| {
-            // SAFETY: a stream given by an argument is alive during that call (S18).
-            let raw = unsafe { driver::RawStream::of_handle(self.handle) };
-            driver::device_of_stream(self.device, raw)
-        })?;
+    /// As for [`Self::enter`].
+    pub(crate) fn of_its_device(self) -> Result<Self, Error> {
+        let find = || Ok::<_, Error>(driver::device_of_stream(self.device, self.raw()?)?);
+        let device = blocking(find)?;
         Ok(Self { device, ..self }.verified())
     }
 
@@ -309,13 +309,7 @@ impl Stream {
         })
     }
 
-    /// As [`Self::enter`], for a point that comes after all work queued on the stream. The legacy default stream waits
-    /// for the default streams of all threads, and stands in for that of another thread.
-    pub(crate) fn enter_for_end(&self) -> Result<(Current, driver::RawStream), Error> {
-        self.in_this_thread().enter()
-    }
-
-    /// The stream, or the legacy default stream in place of that of another thread: they wait for each other.
+    /// The stream, or in place of that of another thread the legacy default stream, whose points come after its work.
     pub(crate) fn in_this_thread(&self) -> Self {
         let named = self.clone();
         match self.raw() {
@@ -326,6 +320,11 @@ impl Stream {
                 ..named
             },
         }
+    }
+
+    /// Whether [`Self::plain`] makes the same stream of its handle.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.verified && self.thread.is_none() && self.context.is_none() && self.owner.is_none()
     }
 
     /// The stream as a driver takes it.

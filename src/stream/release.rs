@@ -21,6 +21,7 @@ use crate::cpython::fork::{Lock, Locked};
 use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::stream::end::End;
+use crate::stream::handle::Stream;
 use crate::stream::order;
 use crate::stream::usage::{Release, StreamUsage};
 
@@ -151,16 +152,14 @@ pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<End
 /// another (`record_stream` of torch).
 fn ends_of(usage: &StreamUsage) -> Vec<End> {
     let mut ends: Vec<_> = usage.uses().drain(..).collect();
-    match (&usage.used, usage.release) {
+    match (usage.used(), usage.release) {
         (_, Release::None) => ends.clear(),
         (_, Release::RecordStream) | (None, _) => {}
         (Some(used), Release::Auto) => {
             let then = usage.producer.as_ref().map(|producer| &producer.then);
             let now = usage.now();
-            if [then, now.as_ref()]
-                .iter()
-                .all(|own| own.is_some_and(|own| own.is(used)))
-            {
+            let is_used = |own: Option<&Stream>| own.is_some_and(|own| own.is(used));
+            if is_used(then) && is_used(now.as_ref()) {
                 return ends;
             }
             let Some(end) = End::of(used) else {

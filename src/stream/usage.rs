@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -23,9 +24,10 @@ use crate::types::error::{Error, unseen};
 ///
 /// There is no policy that makes the producer's stream wait and frees at once: allocators may give the block to another
 /// stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
     /// Once the stream has passed the point at which the tensor died.
+    #[default]
     Auto,
     /// Immediately: the producer was told at import, and itself defers reuse of the memory.
     RecordStream,
@@ -34,29 +36,24 @@ pub(crate) enum Release {
 }
 
 impl Release {
-    /// The values of the argument `release=`.
-    const NAMES: [(&'static str, Self); 3] = [
-        ("auto", Self::Auto),
-        ("record_stream", Self::RecordStream),
-        ("none", Self::None),
-    ];
-
     /// The policy of this name.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|&(_, release)| release)
-    }
-
-    /// The names that `of` accepts, for messages.
-    pub(crate) fn names() -> String {
-        let names = Self::NAMES.iter().map(|(name, _)| format!("'{name}'"));
-        names.collect::<Vec<_>>().join(", ")
+    pub(crate) fn of(name: &str) -> PyResult<Self> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "record_stream" => Ok(Self::RecordStream),
+            "none" => Ok(Self::None),
+            _ => Err(PyValueError::new_err(format!(
+                "release is {name:?}; expected one of 'auto', 'record_stream', 'none'"
+            ))),
+        }
     }
 }
 
 /// What must complete before the elements are valid.
+#[derive(Default)]
 pub(crate) enum Ready {
     /// Nothing, as far as dlx was told (`stream=-1`).
+    #[default]
     Now,
     /// All work queued on this stream.
     After(Stream),
@@ -64,12 +61,13 @@ pub(crate) enum Ready {
     Point(Arc<Event>),
 }
 
-/// The streams of a tensor.
+/// The streams of a tensor; by default, nothing to wait for, and no producer to ask.
+#[derive(Default)]
 pub(crate) struct StreamUsage {
     /// What must complete before first use.
     pub(crate) ready: Ready,
-    /// The stream that uses the tensor, if the release must wait for it.
-    pub(crate) used: Option<Stream>,
+    /// Whether the stream that it is ready on uses it, so that the release must wait for that.
+    pub(crate) is_used: bool,
     /// How the memory is released after that.
     pub(crate) release: Release,
     /// Where the tensor comes from.
@@ -140,31 +138,23 @@ impl Producer {
     }
 }
 
-impl Default for StreamUsage {
-    /// Nothing to wait for, and no producer to ask.
-    fn default() -> Self {
-        Self {
-            ready: Ready::Now,
-            used: None,
-            release: Release::Auto,
-            producer: None,
-            uses: Lock::default(),
-            named: Lock::default(),
-        }
-    }
-}
-
 impl StreamUsage {
-    /// The usage of a tensor that is ready once `stream` has completed its work.
-    pub(crate) fn ready_after(stream: Stream) -> Self {
-        Self {
+    /// The usage of a tensor that is ready once `stream` has completed its work, and used there if its `library` works there.
+    pub(crate) fn ready_after(stream: Stream, library: Option<WorkStream>) -> Arc<Self> {
+        let producer = library.map(|work_stream| Producer {
+            library: Library::Table(work_stream),
+            then: stream.clone(),
+        });
+        Arc::new(Self {
+            is_used: producer.is_some(),
             ready: Ready::After(stream),
+            producer,
             ..Self::default()
-        }
+        })
     }
 
     /// The usage of a tensor that is ready after the work queued on `stream` so far; `stream` need not outlive it.
-    pub(crate) fn ready_now_on(stream: Stream, device: DLDevice) -> Result<Self, Error> {
+    pub(crate) fn ready_now_on(stream: Stream, device: DLDevice) -> Result<Arc<Self>, Error> {
         let kept = if stream.is_permanent() {
             Some(stream.clone())
         } else {
@@ -178,18 +168,23 @@ impl StreamUsage {
                 Err(error) => return Err(error),
             },
         };
-        Ok(Self {
+        Ok(Arc::new(Self {
             ready,
             ..Self::default()
-        })
+        }))
     }
 
-    /// The stream that uses the tensor, or else the one that it becomes ready on.
+    /// The stream that the tensor becomes ready on.
     pub(crate) fn stream(&self) -> Option<&Stream> {
-        match (&self.used, &self.ready) {
-            (Some(stream), _) | (None, Ready::After(stream)) => Some(stream),
-            _ => None,
+        match &self.ready {
+            Ready::After(stream) => Some(stream),
+            Ready::Now | Ready::Point(_) => None,
         }
+    }
+
+    /// The stream that uses the tensor, if the release must wait for it.
+    pub(crate) fn used(&self) -> Option<&Stream> {
+        self.stream().filter(|_| self.is_used)
     }
 
     /// Makes `consumer` wait for everything that is known of the elements (H12).
@@ -218,9 +213,6 @@ impl StreamUsage {
         }
         for end in self.uses().iter() {
             end.collect(waits);
-        }
-        if let Some(used) = &self.used {
-            waits.add(used);
         }
     }
 
@@ -282,8 +274,7 @@ impl StreamUsage {
             Ready::After(stream) => order::synchronize(stream)?,
             Ready::Now => {}
         }
-        let streams = [self.used.clone(), self.now()];
-        streams.iter().flatten().try_for_each(order::synchronize)
+        self.now().as_ref().map_or(Ok(()), order::synchronize)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -163,7 +164,7 @@ pub(crate) unsafe fn pointer<M>(capsule: *mut ffi::PyObject, name: &CStr) -> Opt
 #[inline(always)]
 pub(crate) fn import(
     capsule: &Bound<'_, PyCapsule>,
-    usage: Option<StreamUsage>,
+    usage: Option<Arc<StreamUsage>>,
 ) -> PyResult<Snapshot> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
@@ -178,7 +179,7 @@ pub(crate) fn import(
 /// As [`import`], in its critical section, for a capsule that is not a versioned one.
 fn import_unversioned(
     capsule: &Bound<'_, PyCapsule>,
-    usage: Option<StreamUsage>,
+    usage: Option<Arc<StreamUsage>>,
 ) -> PyResult<Snapshot> {
     // SAFETY: `Bound` proves attachment and a live object.
     match unsafe { pointer(capsule.as_ptr(), DLManagedTensor::NAME) } {
@@ -191,7 +192,7 @@ fn import_unversioned(
 fn consume<M: CapsuleNames>(
     capsule: &Bound<'_, PyCapsule>,
     tensor: NonNull<M>,
-    usage: Option<StreamUsage>,
+    usage: Option<Arc<StreamUsage>>,
 ) -> PyResult<Snapshot>
 where
     Source: From<Managed<M>>,
@@ -292,7 +293,7 @@ pub(crate) fn order_for_export(
     stream: Option<&Bound<'_, PyAny>>,
     snapshot: &Snapshot,
 ) -> PyResult<()> {
-    if stream.is_none() && snapshot.usage().is_none() {
+    if stream.is_none() && !snapshot.has_streams() {
         return Ok(());
     }
     let device = snapshot.meta().device;

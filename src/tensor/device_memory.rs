@@ -151,7 +151,7 @@ struct Unpooled {
 impl Drop for Unpooled {
     fn drop(&mut self) {
         let freed: Result<(), Error> = blocking(|| {
-            let (current, _) = self.stream.enter_for_end()?;
+            let (current, _) = self.stream.in_this_thread().enter()?;
             let _relaxed = current.relaxed()?;
             // SAFETY: allocated by `DeviceMemory::new`. Whoever drops this has waited for the last work on it.
             Ok(unsafe { current.free_unpooled(self.address) }?)
@@ -233,7 +233,7 @@ impl Allocation {
     /// Frees the block in the order of `stream`; returns false while that captures, or is not the block's own any more.
     fn free_on(&self, stream: &Stream) -> Result<bool, Error> {
         let freed = blocking(|| {
-            let (current, raw) = stream.enter_for_end()?;
+            let (current, raw) = stream.in_this_thread().enter()?;
             if current.capture(raw)? != Capture::None {
                 return Ok(Freed::Not);
             }
@@ -285,7 +285,8 @@ impl Allocation {
     /// The default stream, which waits for all blocking streams by itself, after the work that is known of others: that
     /// before the memory was ready, and that of dlx's current stream.
     fn default_stream(&self, working: &mut Working) -> Result<Stream, Error> {
-        let stream = Stream::primary_default(self.stream.device());
+        let device = self.stream.device();
+        let stream = Stream::plain(stream::default(device).unwrap_or(0), device);
         let mut waits = Waits::default();
         self.ready.iter().for_each(|point| waits.add_point(point));
         let now = working.on(self.stream.device());

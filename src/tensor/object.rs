@@ -55,7 +55,7 @@ impl Tensor {
     /// The snapshot, if it has no streams and has not ended.
     #[inline(always)]
     pub(crate) fn fast_snapshot(&self) -> Option<&Snapshot> {
-        let is_plain = !self.ended.load(Ordering::Relaxed) && self.snapshot.usage().is_none();
+        let is_plain = !self.ended.load(Ordering::Relaxed) && !self.snapshot.has_streams();
         is_plain.then_some(&*self.snapshot)
     }
 

@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::cpython::depth::{later, within};
 use crate::stream::order::Joined;
+use crate::stream::streams::Streams;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Namer, Stream, release};
 use crate::tensor::block::{Beside, Shared};
@@ -34,15 +35,14 @@ pub(crate) use source::{Aliases, Hold, Source};
 struct Fields {
     flags: u64,
     source: Source,
-    /// Its streams, shared by all views of the same import; `None` if nothing needs ordering.
-    usage: Option<Arc<StreamUsage>>,
+    streams: Streams,
 }
 
 impl Beside for Fields {
     #[inline(always)]
     fn let_go(&mut self, tensor: &DLTensor, shape: &[i64]) {
-        if let Some(usage) = self.usage.take() {
-            self.release(usage, tensor, shape);
+        if !self.streams.are_none() {
+            self.release(tensor, shape);
         }
         if let Source::Snapshot(_) | Source::Part(_) | Source::Aliased(_) = self.source {
             self.let_view_go();
@@ -63,9 +63,10 @@ impl Fields {
 
     /// Releases the memory, unless another view of the same import shares the streams.
     #[inline(never)]
-    fn release(&mut self, usage: Arc<StreamUsage>, tensor: &DLTensor, shape: &[i64]) {
-        if let Ok(usage) = Arc::try_unwrap(usage) {
-            let device = tensor.device;
+    fn release(&mut self, tensor: &DLTensor, shape: &[i64]) {
+        let device = tensor.device;
+        let streams = replace(&mut self.streams, Streams::None);
+        if let Some(Ok(usage)) = streams.into_usage(device).map(Arc::try_unwrap) {
             let bits = dtype::bits(tensor.dtype).next_multiple_of(8);
             let bytes = layout::nbytes(shape.iter().product(), bits);
             let mut held = Some((usage, replace(&mut self.source, Source::Static)));
@@ -128,7 +129,7 @@ impl Snapshot {
         let fields = Fields {
             flags: meta.flags,
             source,
-            usage,
+            streams: usage.map_or(Streams::None, Streams::Shared),
         };
         Self(Shared::new(fields, tensor, ndim, dimension))
     }
@@ -156,14 +157,22 @@ impl Snapshot {
         self
     }
 
-    /// As [`Self::used`]; a snapshot without streams that nobody shares is used itself.
-    pub(crate) fn used_alone(&mut self, usage: StreamUsage) -> Result<Self, Error> {
+    /// The snapshot, with its streams, if it was just made and has none.
+    pub(crate) fn on_streams(mut self, streams: Streams) -> Self {
+        if let Some(fields) = self.0.get_mut() {
+            fields.streams = streams;
+        }
+        self
+    }
+
+    /// The same tensor, ready on `stream`; itself, if it has no streams and nobody shares it.
+    pub(crate) fn ready_on(&mut self, stream: &Stream) -> Result<Self, Error> {
         match self.0.get_mut() {
-            Some(fields) if fields.usage.is_none() => {
-                fields.usage = Some(Arc::new(usage));
+            Some(fields) if fields.streams.are_none() => {
+                fields.streams = Streams::ready_after(stream, None);
                 Ok(self.clone())
             }
-            _ => self.used(usage),
+            _ => self.used(StreamUsage::ready_after(stream.clone(), None)),
         }
     }
 
@@ -220,14 +229,24 @@ impl Snapshot {
         self.0.value().source.lender()?.bind(py).cloned()
     }
 
+    /// Whether it has streams.
+    #[inline(always)]
+    pub(crate) fn has_streams(&self) -> bool {
+        !self.0.value().streams.are_none()
+    }
+
     /// Its streams.
     pub(crate) fn usage(&self) -> Option<&StreamUsage> {
-        self.0.value().usage.as_deref()
+        self.shared_usage().map(|usage| &**usage)
+    }
+
+    fn shared_usage(&self) -> Option<&Arc<StreamUsage>> {
+        self.0.value().streams.usage(self.0.tensor().device)
     }
 
     /// Who names the stream of the tensor; `None` if it has none.
     pub(crate) fn namer(&self) -> Option<Namer> {
-        Namer::of_tensor(self.0.value().usage.as_ref()?)
+        Namer::of_tensor(self.shared_usage()?)
     }
 
     /// Makes `consumer` wait until the elements are ready.

@@ -63,25 +63,9 @@ class Protocol:
         return self.answer
 
 
-class Attribute:
-    """Has it as an attribute, as the first cuda.core did."""
-
-    def __init__(self, answer: Any) -> None:
-        """Keep the answer."""
-        self.__cuda_stream__ = answer
-
-
 def like(library: str, name: str, **members: Any) -> Any:
     """An instance of a class of this name that says it is the library's."""
     return type(name, (), {"__module__": library, **members})()
-
-
-class Value:
-    """A ctypes handle."""
-
-    def __init__(self, value: int | None) -> None:
-        """Keep the value."""
-        self.value = value
 
 
 # Ints
@@ -139,10 +123,9 @@ STRANGERS: dict[str, Any] = {
     "memory of CuPy": like("cupy.cuda.memory", "MemoryPointer", ptr=5),
     "event of CuPy": like("cupy.cuda.stream", "Event", ptr=5),
     "event of CUDA": like("cuda.bindings.driver", "CUevent", __int__=lambda self: 5),
-    "event of Numba": like("numba.cuda.cudadrv.driver", "Event", handle=Value(5)),
+    "event of Numba": like("numba.cuda.cudadrv.driver", "Event", handle=5),
     "stream of torch without a handle": like("torch", "Stream", stream_id=5),
     "stream of Numba without a handle": like("numba.cuda", "Stream"),
-    "handle of Numba without a value": like("numba.cuda", "Stream", handle=5),
     "handle of torch that is none": like("torch.cuda", "Stream", cuda_stream="5"),
 }
 
@@ -161,13 +144,10 @@ def test_what_is_no_stream_is_refused(
 
 
 @every_taker
-@pytest.mark.parametrize("kind", [Protocol, Attribute])
-def test_an_object_with_the_protocol_is_its_stream(
-    sim: Simulation, take: Take, kind: Any
-) -> None:
-    """R154: a method; the first cuda.core had an attribute."""
+def test_an_object_with_the_protocol_is_its_stream(sim: Simulation, take: Take) -> None:
+    """R154: a method."""
     handle = sim.stream().handle
-    assert take(sim, kind((0, handle))) == handle
+    assert take(sim, Protocol((0, handle))) == handle
 
 
 @every_taker
@@ -200,13 +180,12 @@ def test_another_version_is_refused(sim: Simulation, take: Take, version: int) -
     [None, 5, [0, 5], (0,), (0, 5, 0), (0, "5"), (0, True), (False, 5), (0, 5.0)],
     ids=repr,
 )
-@pytest.mark.parametrize("kind", [Protocol, Attribute])
 def test_an_answer_of_another_form_is_refused(
-    sim: Simulation, take: Take, kind: Any, answer: Any
+    sim: Simulation, take: Take, answer: Any
 ) -> None:
     """R154: both are Python ints."""
     with pytest.raises(TypeError):
-        take(sim, kind(answer))
+        take(sim, Protocol(answer))
 
 
 @every_taker
@@ -245,9 +224,6 @@ LOOK_ALIKES: dict[str, Callable[[int], Any]] = {
     "Numba": lambda handle: like(
         "numba.cuda.cudadrv.driver", "Stream", __int__=lambda self: handle
     ),
-    "old Numba": lambda handle: like(
-        "numba.cuda.cudadrv.driver", "Stream", handle=Value(handle or None)
-    ),
     "cuda.bindings' driver": lambda handle: like(
         "cuda.bindings.driver", "CUstream", __int__=lambda self: handle
     ),
@@ -275,7 +251,7 @@ def test_an_older_stream_is_taken_by_its_attribute(
 def test_an_older_default_stream_is_the_legacy_one(
     sim: Simulation, take: Take, look_alike: Callable[[int], Any]
 ) -> None:
-    """docs/streams.md, What `stream=` takes: theirs is 0 or None."""
+    """docs/streams.md, What `stream=` takes: theirs is 0."""
     assert take(sim, look_alike(0)) == 1
 
 

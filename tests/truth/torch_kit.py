@@ -54,9 +54,8 @@ def dual(x: Any) -> Any:
 
 def traced(function: Any, x: Any) -> Any:
     """Record what a function does to ``x`` in a graph."""
-    wide = (torch.uint16, torch.uint32, torch.uint64)
-    is_plain = type(x) in (torch.Tensor, torch.nn.Parameter) and x.dtype not in wide
-    if x.is_nested or x.layout is not torch.strided or not is_plain:
+    is_plain = type(x) in (torch.Tensor, torch.nn.Parameter)
+    if x.is_nested or not is_plain:
         raise TypeError("torch may end the process once the function has returned")
 
     def named(t: Any) -> Any:

@@ -156,7 +156,7 @@ fn usage(
     point: Option<Arc<Event>>,
     here: DLDevice,
     request: &Request<'_, '_>,
-) -> PyResult<Option<StreamUsage>> {
+) -> PyResult<Option<Arc<StreamUsage>>> {
     let wanted = request.wanted_at(here)?;
     let point = match (&wanted, point) {
         (Wanted::NoOrder, _) => return Ok(None),
@@ -183,11 +183,11 @@ fn usage(
             Ok(None)
         }
         // Also where nothing is awaited: the ends of later uses are noted here.
-        (_, point) => Ok(Some(StreamUsage {
+        (_, point) => Ok(Some(Arc::new(StreamUsage {
             ready: point.map_or(Ready::Now, Ready::Point),
             release: request.release,
             ..StreamUsage::default()
-        })),
+        }))),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Device to device, or within one.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 
 use super::call::Call;
@@ -56,7 +58,7 @@ pub(super) fn across(
 /// Makes `stream` wait until the elements of `source` are ready, even on another device.
 fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
     let here = source.meta().device;
-    if stream.device() == here || source.usage().is_none() {
+    if stream.device() == here || !source.has_streams() {
         return source.order(stream);
     }
     let known = source.usage().and_then(StreamUsage::stream);
@@ -72,7 +74,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     let known = usage.filter(|_| ordered);
     let producer = known.and_then(StreamUsage::now);
     let own = known.and_then(StreamUsage::stream).cloned();
-    let is_used = usage.and_then(|usage| usage.used.as_ref());
+    let is_used = usage.and_then(|usage| usage.used());
     let is_held = match &producer {
         Some(producer) => producer.is(stream),
         None => is_used.is_some_and(|used| used.is(stream)) || source.is_freed_on(stream),
@@ -93,9 +95,9 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     let back = (writers.iter().filter(|writer| !writer.is(stream))).try_for_each(wait);
     let uses = vec![End::Point(end)];
     // A view that dies at once: its release keeps the memory until `end`.
-    drop(source.used(StreamUsage {
+    drop(source.used(Arc::new(StreamUsage {
         uses: Lock::new(uses),
         ..StreamUsage::default()
-    })?);
+    }))?);
     back
 }

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -15,7 +17,7 @@ use crate::types::error;
 /// How an export that is about to be made will be ordered.
 pub(super) enum Order {
     /// The producer orders it.
-    Ready(Option<StreamUsage>),
+    Ready(Option<Arc<StreamUsage>>),
     /// The tensor waits for all work queued on the producer's stream by the end of the export.
     Point(Producer),
 }
@@ -25,7 +27,7 @@ impl Order {
     pub(super) fn usage(
         self,
         request: &Request<'_, '_>,
-    ) -> Result<Option<StreamUsage>, error::Error> {
+    ) -> Result<Option<Arc<StreamUsage>>, error::Error> {
         match self {
             Self::Ready(usage) => Ok(usage),
             Self::Point(producer) => request.order(Wanted::Unset, producer).map(Some),
@@ -52,7 +54,7 @@ pub(super) fn of_request(
             let knows = stream::has_streams(there) && !jax::is_array(x)?;
             let argument = knows.then_some(stream::NO_SYNC);
             // Later uses of it have to wait for each other.
-            let usage = stream::has_streams(there).then(StreamUsage::default);
+            let usage = stream::has_streams(there).then(Arc::default);
             (argument, Order::Ready(usage))
         }
         (Wanted::Stream(stream), producer) => {

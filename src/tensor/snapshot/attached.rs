@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+use std::mem::forget;
+
 use pyo3::prelude::*;
 
 use super::{Fields, Snapshot, Source};
-use crate::cpython::interpreter::DropAttached;
+use crate::cpython::interpreter::{DropAttached, is_finalizing};
 use crate::tensor::block::Shared;
 
 impl DropAttached for Snapshot {
@@ -14,16 +16,28 @@ impl DropAttached for Snapshot {
         // Views, and snapshots with streams or other references, take the slow path.
         let taken = self.0.take_if(|fields| {
             let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
-            is_foreign && fields.usage.is_none()
+            is_foreign && fields.streams.are_none()
         });
         match taken {
-            Ok(Fields { source, .. }) => match source {
-                Source::Versioned(managed) => managed.let_go(),
-                Source::Python(owner) => owner.drop_attached(py),
-                _ => {}
-            },
+            Ok(Fields {
+                source, streams, ..
+            }) => {
+                // None, so there is nothing to drop.
+                forget(streams);
+                let_go(source, py);
+            }
             Err(shared) => drop_shared(shared, py),
         }
+    }
+}
+
+#[inline(always)]
+fn let_go(source: Source, py: Python<'_>) {
+    match source {
+        Source::Versioned(managed) => managed.let_go(),
+        Source::Python(owner) => owner.drop_attached(py),
+        Source::Buffer(buffer) => buffer.drop_attached(py),
+        _ => {}
     }
 }
 
@@ -31,13 +45,23 @@ impl DropAttached for Snapshot {
 #[inline(never)]
 fn drop_shared(shared: Shared<Fields>, py: Python<'_>) {
     let is_buffer =
-        |fields: &Fields| matches!(fields.source, Source::Buffer(_)) && fields.usage.is_none();
+        |fields: &Fields| matches!(fields.source, Source::Buffer(_)) && fields.streams.are_none();
     match shared.take_if(is_buffer) {
-        Ok(Fields {
-            source: Source::Buffer(buffer),
-            ..
-        }) => buffer.drop_attached(py),
-        Ok(fields) => drop(fields),
+        Ok(Fields { source, .. }) => let_go(source, py),
+        Err(shared) => drop_used(shared, py),
+    }
+}
+
+/// As [`drop_shared`], for a tensor of a device with streams.
+#[inline(never)]
+fn drop_used(shared: Shared<Fields>, py: Python<'_>) {
+    let device = shared.tensor().device;
+    let taken = shared.take_if(|fields| {
+        let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
+        is_foreign && !is_finalizing() && fields.streams.are_over(py, device)
+    });
+    match taken {
+        Ok(Fields { source, .. }) => let_go(source, py),
         Err(shared) => drop(shared),
     }
 }

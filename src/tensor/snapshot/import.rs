@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Snapshot, Source};
-use crate::abi::DLTensor;
+use crate::abi::{DLDevice, DLTensor};
 use crate::stream::usage::StreamUsage;
 use crate::tensor::checked::{Checked, Meta, dimensions};
 use crate::tensor::managed::{Managed, ManagedTensor, ManagedVersioned};
-use crate::types::device;
 use crate::types::error::Error;
 
 impl Snapshot {
@@ -19,7 +18,7 @@ impl Snapshot {
     /// `usage` says what the elements wait for.
     pub(crate) fn import<M>(
         managed: Managed<M>,
-        usage: Option<StreamUsage>,
+        usage: Option<Arc<StreamUsage>>,
     ) -> Result<Self, (Error, Managed<M>)>
     where
         M: ManagedTensor,
@@ -37,7 +36,7 @@ impl Snapshot {
         match checked {
             Ok(mut checked) => {
                 checked.meta.flags = managed.versioned(checked.meta.flags) | M::UNSAID;
-                Ok(checked.with_usage(managed.into(), usage.map(Arc::new)))
+                Ok(checked.with_usage(managed.into(), usage))
             }
             Err(error) => Err((error, managed)),
         }
@@ -48,17 +47,17 @@ impl Snapshot {
         Self::import(managed, None).map_err(|(error, _)| error)
     }
 
-    /// Takes ownership of a tensor on the CPU that [`Meta::usual`] accepts; returns others. Also returns the offset of the
+    /// Takes ownership of a tensor on `device` that [`Meta::usual`] accepts; returns others. Also returns the offset of the
     /// last element from the first, in elements, if it fits 32 bits and its computation cannot have overflowed.
     #[inline(always)]
     pub(crate) fn import_fast(
         managed: ManagedVersioned,
+        device: DLDevice,
     ) -> Result<(Self, Option<u32>), ManagedVersioned> {
         let Ok((tensor, flags)) = managed.read() else {
             return Err(managed);
         };
-        let Some(meta) = Meta::usual(tensor, flags).filter(|meta| meta.device == device::CPU)
-        else {
+        let Some(meta) = Meta::usual(tensor, flags).filter(|meta| meta.device == device) else {
             return Err(managed);
         };
         let (ndim, places) = (tensor.ndim as usize, (tensor.shape, tensor.strides));

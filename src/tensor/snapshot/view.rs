@@ -44,13 +44,13 @@ impl Snapshot {
     /// The same tensor, with the other devices that it is on.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
         let source = Source::Aliased(Box::new((self.clone(), aliases)));
-        self.view(self.meta(), source, self.0.value().usage.clone())
+        self.view(self.meta(), source, self.shared_usage().cloned())
     }
 
     /// The same tensor, also used on other streams.
-    pub(crate) fn used(&self, usage: StreamUsage) -> Result<Self, Error> {
+    pub(crate) fn used(&self, usage: Arc<StreamUsage>) -> Result<Self, Error> {
         let source = Source::Snapshot(self.clone());
-        self.view(self.meta(), source, Some(Arc::new(usage)))
+        self.view(self.meta(), source, Some(usage))
     }
 
     /// The same elements, with a change to what describes them.
@@ -58,7 +58,7 @@ impl Snapshot {
         let mut meta = self.meta();
         change(&mut meta);
         let source = Source::Snapshot(self.clone());
-        self.view(meta, source, self.0.value().usage.clone())
+        self.view(meta, source, self.shared_usage().cloned())
     }
 
     /// The same elements as `meta` describes them, held by `source`.
@@ -100,7 +100,7 @@ impl Snapshot {
     /// A tensor in the memory of `self`, as `meta` describes it.
     pub(crate) fn within(&self, meta: Meta, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
         let checked = Checked::new(meta, shape, Some(strides))?;
-        let usage = self.0.value().usage.clone();
+        let usage = self.shared_usage().cloned();
         // A part of a part holds the whole alone.
         let whole = match &self.0.value().source {
             Source::Part(whole) => whole,
