@@ -20,7 +20,6 @@ def xarrays() -> Objects:
         transposed=lambda: array(elements()).T,
         read_only=lambda: array(frozen(elements())),
         dataset=lambda: xr.Dataset({"a": ("x", elements()[0])}),
-        dask=lambda: array(late("dask.array").ones((4, 6), chunks=2)),
         jax=lambda: array(late("jax.numpy").ones((4, 6))),
     )
 
@@ -46,9 +45,11 @@ def astropys() -> Objects:
 
 def dasks() -> Objects:
     """Yield an array in one chunk, and one in several."""
-    array = late("dask.array").from_array
+    array, labelled = late("dask.array").from_array, late("xarray").DataArray
     yield from made(
-        whole=lambda: array(elements()), chunks=lambda: array(elements(), chunks=2)
+        whole=lambda: array(elements()),
+        chunks=lambda: array(elements(), chunks=2),
+        labelled=lambda: labelled(array(elements(), chunks=2)),
     )
 
 

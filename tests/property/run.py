@@ -113,6 +113,8 @@ def read(library: str, out: str, ended: str, errors: str) -> Report:
             case "done":
                 looks, ended = values[0], ""
     if ended:
+        # From Python 3.14 on, the stack of C follows that of Python.
+        errors = errors.partition("C stack trace")[0]
         last = " ".join(errors.strip().splitlines()[-8:])
         ended = f"its process {ended} at {at}: {last}"
     return Report(library, tuple(objects), looks, tuple(differences), "", ended)

@@ -56,10 +56,11 @@ def special() -> Objects:
 
 
 def read_only() -> Objects:
-    """Yield torch's wrappers that only export, as read-only."""
-    from torch.utils.dlpack import ReadOnlyTensorWrapper as wrapper
-
+    """Yield torch's wrappers that only export, as read-only; torch 2.15 has them."""
     torch = late("torch")
+    wrapper = getattr(torch.utils.dlpack, "ReadOnlyTensorWrapper", None)
+    if wrapper is None:
+        return
     views = {
         "row-major": lambda x: x,
         "strided": lambda x: x[::2, 1::2],

@@ -152,7 +152,8 @@ class Export:
             notes["deleted"] = int(released(lab, keywords))
         if holder:
             gc.collect()
-            notes["references kept"] = sys.getrefcount(holder[0]) - before + 1
+            (x,) = holder
+            notes["references kept"] = sys.getrefcount(x) - before
         return Record(struct=struct, notes=notes)
 
     def _end(
