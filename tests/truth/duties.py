@@ -143,7 +143,7 @@ HELP = {
 def check_help(error: BaseException, x: Any) -> None:
     """Raise `Wrong` if a refusal does not say what to call."""
     name = type(x).__name__
-    if name == "DTensor" and not has_elements(x):
+    if name in ("DTensor", "MaskedTensor") and not has_elements(x):
         return  # All of its numbers are there.
     if "DLPack has once" in str(error):
         return  # The device that was asked for is refused before the tensor is read.
