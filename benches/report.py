@@ -30,7 +30,6 @@ CHOSEN = [
     ("tvm-ffi call, three dlx tensors", "three torch tensors"),
     ("dlx.launcher, three torch tensors", "the function of C's addresses"),
     ("dlx.borrow(three torch tensors)", "three imports"),
-    ("copy=True, 64 MiB compact", "np.copy(a)"),
 ]
 # Columns of text beside the first.
 TEXT = {"compared with", "which is"}
