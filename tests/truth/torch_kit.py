@@ -55,16 +55,16 @@ def dual(x: Any) -> Any:
 def traced(function: Any, x: Any) -> Any:
     """Record what a function does to ``x`` in a graph."""
     ends = TypeError("torch may end the process once the function has returned")
-    is_plain = type(x) in (torch.Tensor, torch.nn.Parameter)
-    if x.is_nested or not is_plain:
+    wide = (torch.uint16, torch.uint32, torch.uint64)
+    is_plain = type(x) in (torch.Tensor, torch.nn.Parameter) and x.dtype not in wide
+    if x.is_nested or x.layout is not torch.strided or not is_plain:
         raise ends
-    if x.layout is torch.strided:
-        try:
-            torch.equal(x, x)
-        except RuntimeError:
-            # What looks at the tensor compares, and torch also ends the process if
-            # an operator raises in the function.
-            raise ends from None
+    try:
+        torch.equal(x, x)
+    except RuntimeError:
+        # What looks at the tensor compares, and torch also ends the process if an
+        # operator raises in the function.
+        raise ends from None
 
     def named(t: Any) -> Any:
         return function(t)
