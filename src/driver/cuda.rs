@@ -100,18 +100,11 @@ impl Cuda {
     }
 }
 
-/// Whether a function that drivers may lack is there; `answer` is what it returned.
-fn unless_missing(answer: Result<(), Error>) -> Result<bool, Error> {
-    match answer {
-        Err(Error::Missing(_)) => Ok(false),
-        answer => answer.map(|()| true),
-    }
-}
-
 impl Driver for Cuda {
     of_both! {
         cuEventCreate(CU_EVENT_DISABLE_TIMING), cuEventDestroy, cuEventRecord, cuEventQuery(CUDA_ERROR_NOT_READY),
-        cuEventSynchronize, cuStreamWaitEvent, cuStreamSynchronize, cuThreadExchangeStreamCaptureMode, cuDeviceTotalMem
+        cuEventSynchronize, cuStreamWaitEvent, cuStreamSynchronize, cuStreamIsCapturing,
+        cuStreamGetCaptureInfo(null_mut(), null_mut(), null_mut()), cuThreadExchangeStreamCaptureMode, cuDeviceTotalMem
     }
 
     fn primary(&self, device: i32) -> Result<Context, Error> {
@@ -148,12 +141,9 @@ impl Driver for Cuda {
     }
 
     fn leave(&self, _previous: Context) {
-        let pop = || {
-            let mut context = null_mut();
-            call!(self, cuCtxPopCurrent(&mut context))
-        };
+        let mut context = null_mut();
         // The current context is the one that `enter` pushed. A driver that is shutting down has no stack to restore.
-        pop().ok();
+        call!(self, cuCtxPopCurrent(&mut context)).ok();
     }
 
     fn context_of(&self, stream: RawStream) -> Result<Context, Error> {
@@ -164,22 +154,25 @@ impl Driver for Cuda {
 
     fn number(&self, stream: RawStream) -> Result<Option<u64>, Error> {
         let mut number = 0;
-        let mut ask = || call!(self, cuStreamGetId(stream.as_ptr(), &mut number));
-        unless_missing(ask()).map(|there| there.then_some(number))
+        match call!(self, cuStreamGetId(stream.as_ptr(), &mut number)) {
+            Err(Error::Missing(_)) => Ok(None),
+            answer => answer.map(|()| Some(number)),
+        }
     }
 
     fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error> {
         let mut number = 0;
         let context = std::ptr::with_exposed_provenance_mut(context);
-        let mut ask = || call!(self, cuCtxGetId(context, &mut number));
-        unless_missing(ask()).map(|there| there.then_some(number))
+        match call!(self, cuCtxGetId(context, &mut number)) {
+            Err(Error::Missing(_)) => Ok(None),
+            answer => answer.map(|()| Some(number)),
+        }
     }
 
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {
         let entered = self.enter_context(context)?;
         let mut device = 0;
-        let mut ask = || call!(self, cuCtxGetDevice(&mut device));
-        let found = ask();
+        let found = call!(self, cuCtxGetDevice(&mut device));
         if let Some(previous) = entered {
             self.leave(previous);
         }
@@ -188,27 +181,6 @@ impl Driver for Cuda {
 
     fn rerecords(&self) -> bool {
         true
-    }
-
-    fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
-        let mut status = 0;
-        let mut ask = || call!(self, cuStreamIsCapturing(stream.as_ptr(), &mut status));
-        let answer = ask();
-        Capture::of(answer, status, || {
-            let (mut status, mut id) = (0, 0);
-            call!(
-                self,
-                cuStreamGetCaptureInfo(
-                    stream.as_ptr(),
-                    &mut status,
-                    &mut id,
-                    null_mut(),
-                    null_mut(),
-                    null_mut(),
-                )
-            )?;
-            Ok(id)
-        })
     }
 
     unsafe fn copy(

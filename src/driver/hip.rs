@@ -110,7 +110,8 @@ impl Hip {
 impl Driver for Hip {
     of_both! {
         hipEventCreateWithFlags(HIP_EVENT_DISABLE_TIMING), hipEventDestroy, hipEventRecord, hipEventQuery(HIP_ERROR_NOT_READY),
-        hipEventSynchronize, hipStreamWaitEvent, hipStreamSynchronize, hipThreadExchangeStreamCaptureMode, hipDeviceTotalMem
+        hipEventSynchronize, hipStreamWaitEvent, hipStreamSynchronize, hipStreamIsCapturing, hipStreamGetCaptureInfo(),
+        hipThreadExchangeStreamCaptureMode, hipDeviceTotalMem
     }
 
     fn primary(&self, device: i32) -> Result<Context, Error> {
@@ -128,9 +129,8 @@ impl Driver for Hip {
     }
 
     fn leave(&self, previous: Context) {
-        let restore = || call!(self, hipSetDevice(previous as c_int));
         // This device was current before; a runtime that is shutting down has none.
-        restore().ok();
+        call!(self, hipSetDevice(previous as c_int)).ok();
     }
 
     fn context_of(&self, stream: RawStream) -> Result<Context, Error> {
@@ -145,20 +145,6 @@ impl Driver for Hip {
 
     fn rerecords(&self) -> bool {
         false
-    }
-
-    fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
-        let mut status = 0;
-        let mut ask = || call!(self, hipStreamIsCapturing(stream.as_ptr(), &mut status));
-        let answer = ask();
-        Capture::of(answer, status, || {
-            let (mut status, mut id) = (0, 0);
-            call!(
-                self,
-                hipStreamGetCaptureInfo(stream.as_ptr(), &mut status, &mut id)
-            )?;
-            Ok(id)
-        })
     }
 
     unsafe fn copy(

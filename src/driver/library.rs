@@ -153,27 +153,32 @@ macro_rules! functions {
     };
 }
 
-/// Calls a function of a driver's table and turns its status into a result; `code` returns the raw status.
+/// Calls a function of a driver's table and turns its status into a result, and a function that is not there into
+/// [`Error::Missing`]; `code` gives the raw status.
 macro_rules! call {
-    ($driver:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
-        let function = $driver.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
-        // SAFETY: the driver's function has this signature (S19); stream handles are live (S18), events were created
-        // by this driver, and every out-pointer is to a local of the caller.
-        unsafe { function($($argument),*) }
-    }};
-    ($driver:expr, $name:ident($($argument:expr),* $(,)?)) => {{
-        match call!($driver, code $name($($argument),*)) {
-            0 => Ok(()),
-            code => Err($driver.failed(stringify!($name), code)),
+    ($driver:expr, code $name:ident($($argument:expr),* $(,)?)) => {
+        match $driver.functions.$name {
+            // SAFETY: the driver's function has this signature (S19); stream handles are live (S18), events were created
+            // by this driver, and every out-pointer is to a local of the caller.
+            Some(function) => Ok(unsafe { function($($argument),*) }),
+            None => Err(Error::Missing(stringify!($name))),
         }
-    }};
+    };
+    ($driver:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        match call!($driver, code $name($($argument),*)) {
+            Ok(0) => Ok(()),
+            Ok(code) => Err($driver.failed(stringify!($name), code)),
+            Err(missing) => Err(missing),
+        }
+    };
 }
 
 /// The functions of [`Driver`](super::interface::Driver) that both runtimes have under names of their own.
 macro_rules! of_both {
     (
         $create:ident($flags:ident), $destroy:ident, $record:ident, $query:ident($pending:ident),
-        $finish:ident, $wait:ident, $finish_stream:ident, $exchange:ident, $total:ident
+        $finish:ident, $wait:ident, $finish_stream:ident, $captures:ident, $capture:ident($($rest:expr),*),
+        $exchange:ident, $total:ident
     ) => {
         fn create_event(&self) -> Result<RawEvent, Error> {
             let mut event = null_mut();
@@ -182,9 +187,8 @@ macro_rules! of_both {
         }
 
         fn destroy_event(&self, event: RawEvent) {
-            let destroy = || call!(self, $destroy(event.as_ptr()));
             // The event may have ended with its context or its runtime.
-            destroy().ok();
+            call!(self, $destroy(event.as_ptr())).ok();
         }
 
         fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
@@ -196,7 +200,7 @@ macro_rules! of_both {
         }
 
         fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
-            match call!(self, code $query(event.as_ptr())) {
+            match call!(self, code $query(event.as_ptr()))? {
                 $pending => Ok(false),
                 0 => Ok(true),
                 code => Err(self.failed(stringify!($query), code)),
@@ -209,6 +213,15 @@ macro_rules! of_both {
 
         fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
             call!(self, $finish_stream(stream.as_ptr()))
+        }
+
+        fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
+            let (mut status, mut id) = (0, 0);
+            let answer = call!(self, $captures(stream.as_ptr(), &mut status));
+            Capture::of(answer, status, || {
+                call!(self, $capture(stream.as_ptr(), &mut status, &mut id $(, $rest)*))?;
+                Ok(id)
+            })
         }
 
         fn exchange_capture_mode(&self, mut mode: i32) -> Result<i32, Error> {

@@ -39,12 +39,12 @@ pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
     there.is_some_and(|there| of_snapshot(snapshot).contains(&there))
 }
 
-/// The device aliases that `x` declares; `None` if it declares none. Memory of a device that is known to have streams is not
-/// oneAPI's.
+/// The device aliases that `x` declares; `None` if it declares none. What is on a device that is known to have streams is
+/// asked for oneAPI's only if it declares some.
 pub(crate) fn of(x: &Bound<'_, PyAny>, has_streams: bool) -> PyResult<Option<Vec<DLDevice>>> {
     let method = attribute(x, intern!(x.py(), "__dlpack_device_aliases__"))?;
     let declared = method.map(|method| answer_of(x, &method)).transpose()?;
-    if has_streams || oneapi::host_queue(x)?.is_none() {
+    if has_streams && declared.is_none() || oneapi::host_queue(x)?.is_none() {
         return Ok(declared);
     }
     let mut devices = declared.unwrap_or_default();

@@ -30,7 +30,7 @@ use crate::tensor::snapshot::Snapshot;
 /// Made by functions such as `from_dlpack`, `from_pointer`, `from_buffer` and `empty`. The elements themselves belong to
 /// whoever exported them and may change even if ``readonly`` is set. Exports by DLPack (``__dlpack__`` and the C exchange
 /// table) and, on the CPU, by the buffer protocol and ``__array_interface__``.
-#[pyclass(frozen, subclass, weakref, module = "dlx._core")]
+#[pyclass(frozen, sequence, subclass, weakref, module = "dlx._core")]
 pub struct Tensor {
     pub(super) snapshot: Quiet<Snapshot>,
     /// Whether the `with` block that lent it has ended.

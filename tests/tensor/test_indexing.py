@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import operator
 import weakref
 from typing import Any
 
@@ -132,9 +133,10 @@ def test_the_length_is_the_first_extent() -> None:
 
 
 def test_iteration_gives_the_parts_of_the_first_dimension() -> None:
-    """Each a tensor."""
+    """Each a tensor; the iterator knows how many are left."""
     a = np.arange(6).reshape(3, 2)
     parts = iter(dlx.from_dlpack(a))
+    assert operator.length_hint(parts) == 3
     assert [part.tolist() for part in parts] == a.tolist()
     assert list(parts) == []
     with pytest.raises(TypeError, match="has no dimensions"):
