@@ -9,5 +9,6 @@ pub(crate) mod export;
 pub(crate) mod hint;
 pub(crate) mod ladder;
 pub(crate) mod protocol;
+pub(crate) mod row_major;
 pub(crate) mod table;
 pub(crate) mod view;

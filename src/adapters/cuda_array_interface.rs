@@ -150,10 +150,13 @@ pub(crate) fn producer(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Optio
     Ok(named(x, device)?.map(|then| produced(x, then)))
 }
 
-/// `x` as the library to ask for its stream, if it names one.
-pub(crate) fn asked(x: &Bound<'_, PyAny>, device: Option<DLDevice>) -> PyResult<Option<Library>> {
+/// `x` as the library to ask for its stream, and the handle of that, if it names one.
+pub(crate) fn asked(
+    x: &Bound<'_, PyAny>,
+    device: Option<DLDevice>,
+) -> PyResult<Option<(Library, i64)>> {
     let named = named(x, device.unwrap_or(FIRST))?;
-    Ok(named.map(|_| library(x)))
+    Ok(named.map(|stream| (library(x), stream.handle())))
 }
 
 /// The stream that `x`, on `device`, names, if any.

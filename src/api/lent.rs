@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::api::agreed::Agreed;
+use crate::import::view::Lending;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};
@@ -24,12 +25,12 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    pub(super) fn new(snapshot: Snapshot, library: Option<Library>) -> Self {
+    pub(super) fn new((snapshot, library, then): Lending) -> Self {
         Self {
             snapshot,
             library,
             covered: Vec::new(),
-            then: None,
+            then,
         }
     }
 
@@ -62,10 +63,18 @@ impl Lent {
         }
     }
 
+    /// As [`Self::now`], when the block is entered: an interface has been read already.
+    fn now_at_entry(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
+        match &self.then {
+            Some(then) => Ok(Some(then.clone())),
+            None => self.now(py),
+        }
+    }
+
     /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();
-        if let Some(stream) = self.now(py)? {
+        if let Some(stream) = self.now_at_entry(py)? {
             return Ok(stream);
         }
         match self.snapshot.usage().and_then(StreamUsage::stream) {
@@ -76,7 +85,7 @@ impl Lent {
 
     /// Adds what the block's stream has to wait for.
     pub(super) fn collect(&mut self, py: Python<'_>, waits: &mut Waits) -> PyResult<()> {
-        let now = self.now(py)?;
+        let now = self.now_at_entry(py)?;
         match (&self.library, self.snapshot.usage()) {
             (None, Some(usage)) => {
                 self.covered = usage.uses().clone();

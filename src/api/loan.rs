@@ -81,7 +81,7 @@ impl Loan {
         written: Option<&str>,
         accepted: Option<(&Accepted, usize)>,
     ) -> PyResult<DLDevice> {
-        let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
+        let (mut snapshot, library, now) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
             if snapshot.may_have_maker() {
@@ -106,7 +106,7 @@ impl Loan {
             ))
             .into());
         }
-        let lent = Lent::new(snapshot, library);
+        let lent = Lent::new((snapshot, library, now));
         if self.stream.is_none() {
             self.stream = stream_of(&lent, wanted, x.py())?;
         }

@@ -8,25 +8,26 @@
 use std::mem::MaybeUninit;
 
 use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::abi::{DLDataType, DLDevice, DLTensor};
+use crate::abi::{DLDevice, DLTensor};
 use crate::adapters::torch::{self, Guards};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
+use crate::cpython::call::has;
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
 use crate::import::export::{ordered, work_stream};
-use crate::import::ladder::{from_dlpack, is_plain};
+use crate::import::ladder::from_dlpack;
 use crate::import::protocol;
 use crate::stream::usage::Library;
 use crate::stream::{self, Stream, WorkStream};
-use crate::tensor::checked::{self, Meta};
+use crate::tensor::checked;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{is_urgent, unseen};
-use crate::types::{device, dtype};
+use crate::types::error::is_urgent;
 
 /// A view of `x`, which owns the dimensions, and the work stream of its library, for the borrower of a table function.
 ///
@@ -71,24 +72,27 @@ fn from_table(
     Ok((tensor, work_stream(table, tensor.device)))
 }
 
-/// Lends the memory of `x`, for use on the block's `stream` if that is known already; also the library whose current stream
-/// uses it, without which the snapshot's usage tells.
+/// What [`lend`] lends: the memory; the library whose current stream uses it, without which the snapshot's usage tells; that
+/// stream, where it has been asked for already.
+pub(crate) type Lending = (Snapshot, Option<Library>, Option<Stream>);
+
+/// Lends the memory of `x`, for use on the block's `stream` if that is known already.
 ///
 /// A library that cannot name its stream is passed the one of the block, else the `wanted` one.
 pub(crate) fn lend(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
-) -> PyResult<(Snapshot, Option<Library>)> {
+) -> PyResult<Lending> {
     if let Some(snapshot) = numpy::fast_if_array(x) {
-        return Ok((snapshot, None));
+        return Ok((snapshot, None, None));
     }
     match cache::way_in(&mut None, x)? {
         Way::Tensor => {
             let snapshot = x.cast::<Tensor>()?.get().snapshot()?.clone();
-            Ok((snapshot, None))
+            Ok((snapshot, None, None))
         }
-        Way::Numpy => Ok((numpy::snapshot(x)?, None)),
+        Way::Numpy => Ok((numpy::snapshot(x)?, None, None)),
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
@@ -98,10 +102,10 @@ pub(crate) fn lend(
                     false => error,
                 })
             }
-            lent => lent,
+            lent => lent.map(|(snapshot, library)| (snapshot, library, None)),
         },
         Way::Jax => match jax::snapshot(x)? {
-            Some(snapshot) => Ok((snapshot, None)),
+            Some(snapshot) => Ok((snapshot, None, None)),
             None => of_protocol(x, stream, wanted),
         },
         Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
@@ -112,112 +116,6 @@ pub(crate) fn lend(
 pub(crate) fn lend_unordered(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let no_order = stream::NO_SYNC.into_pyobject(x.py())?.into_any();
     Ok(lend(x, None, Some(&no_order))?.0)
-}
-
-/// A tensor with row-major elements on the CPU or a CUDA device.
-pub(crate) struct RowMajor {
-    pub(crate) address: usize,
-    pub(crate) dtype: DLDataType,
-    pub(crate) device: DLDevice,
-    /// Which stream its library works on now, if the device has streams.
-    pub(crate) work_stream: Option<WorkStream>,
-    /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
-    pub(crate) is_writable: bool,
-}
-
-impl RowMajor {
-    #[inline(always)]
-    fn of(meta: &Meta, work_stream: Option<WorkStream>, is_writable: bool) -> Self {
-        Self {
-            address: meta.data.addr(),
-            dtype: meta.dtype,
-            device: meta.device,
-            work_stream,
-            is_writable,
-        }
-    }
-}
-
-/// What [`lend`] would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where `lend`
-/// might refuse, and where its library names no stream.
-///
-/// # Errors
-///
-/// Those of the library, but for `BufferError`.
-#[inline(always)]
-pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    of_row_major(x).or_else(
-        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
-            true => {
-                // `lend` may export it.
-                unseen(error);
-                Ok(None)
-            }
-            false => Err(error),
-        },
-    )
-}
-
-#[inline(always)]
-fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    match cache::table(x) {
-        Some((table, guards)) => row_major_of_table(x, table, guards),
-        None => row_major_of_other(x),
-    }
-}
-
-/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
-/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
-#[inline(never)]
-fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    if is_plain(x) {
-        return Ok(None);
-    }
-    match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, guards) => {
-            let found = row_major_of_table(x, table, guards.as_ref())?;
-            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
-                return Ok(None);
-            }
-            Ok(found)
-        }
-        Way::Numpy => {
-            let found = numpy::row_major(x);
-            Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
-        }
-        _ => Ok(None),
-    }
-}
-
-#[inline(always)]
-fn row_major_of_table(
-    x: &Bound<'_, PyAny>,
-    table: &Table,
-    guards: Option<&Guards>,
-) -> PyResult<Option<RowMajor>> {
-    let mut room = MaybeUninit::uninit();
-    let view = table.view(x, &mut room)?;
-    let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
-        return Ok(None);
-    };
-    let is_lent = match guards {
-        Some(guards) => {
-            guards.check_values(x, meta.dtype)?;
-            guards.holds_view(x, &meta, last)
-        }
-        None => {
-            table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
-        }
-    };
-    if !is_lent {
-        return Ok(None);
-    }
-    let is_writable = guards.is_some();
-    if meta.device == device::CPU {
-        return Ok(Some(RowMajor::of(&meta, None, is_writable)));
-    }
-    let named = table.work_stream;
-    Ok(named.map(|named| RowMajor::of(&meta, Some(named), is_writable)))
 }
 
 /// Borrows a view from the table, or exports; orders nothing.
@@ -310,7 +208,7 @@ fn of_protocol(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
-) -> PyResult<(Snapshot, Option<Library>)> {
+) -> PyResult<Lending> {
     let py = x.py();
     let device = match protocol::device(x) {
         // As for an import that asks for nothing, which does not need the answer.
@@ -321,23 +219,38 @@ fn of_protocol(
         }
         device => device?,
     };
-    let library = cuda_array_interface::asked(x, device)?;
-    let stream = match (&library, stream) {
-        (Some(_), _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
-        (None, Some(stream)) if device.is_none_or(|device| stream.serves(device)) => {
+    // Of an object that has the interface alone, the import itself reads the stream.
+    let is_bare = device.is_none()
+        && has(x, intern!(py, "__cuda_array_interface__"))?
+        && !has(x, intern!(py, "__dlpack__"))?;
+    let named = match is_bare {
+        true => None,
+        false => cuda_array_interface::asked(x, device)?,
+    };
+    let is_named = is_bare || named.is_some();
+    let stream = match (is_named, stream) {
+        (true, _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
+        (false, Some(stream)) if device.is_none_or(|device| stream.serves(device)) => {
             let stream = stream::PyStream::new(stream.clone());
             Some(Bound::new(py, stream)?.into_any())
         }
         // The producer orders its device's default stream; the block's stream waits for that.
-        (None, Some(_)) => None,
-        (None, None) => wanted.cloned(),
+        (false, Some(_)) => None,
+        (false, None) => wanted.cloned(),
     };
-    let is_ordered = library.is_some() || device.is_some_and(stream::has_streams);
+    let is_ordered = is_named || device.is_some_and(stream::has_streams);
     let stream = stream.as_ref().filter(|_| is_ordered);
     let asked = stream.map(Asked::by_argument);
     let request = Request {
         stream: asked.as_ref(),
         ..Request::NOTHING
     };
-    Ok((from_dlpack(x, &request)?, library))
+    let snapshot = from_dlpack(x, &request)?;
+    let there = snapshot.meta().device;
+    let (library, stream) = match snapshot.usage().and_then(|usage| usage.producer.as_ref()) {
+        Some(producer) if is_bare => Some((producer.library.clone(), producer.then.clone())),
+        _ => named.map(|(library, handle)| (library, Stream::new(handle, there, None))),
+    }
+    .unzip();
+    Ok((snapshot, library, stream))
 }

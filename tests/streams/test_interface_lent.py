@@ -114,6 +114,43 @@ def test_a_tensor_that_is_kept_asks_for_the_stream_of_now(
     assert sim.races == []
 
 
+class Counted(InterfaceDLPackArray):
+    """An array that has `__dlpack__`, too."""
+
+    reads = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Count the reads."""
+        self.reads += 1
+        return super().__cuda_array_interface__
+
+
+@pytest.mark.parametrize("count", [1, 3, 16])
+@pytest.mark.parametrize("stream", ["the library's", "another"])
+@pytest.mark.parametrize("kind", ["bare", "counted"])
+def test_an_interface_is_read_once_at_each_end(
+    sim: Simulation, kind: str, stream: str, count: int
+) -> None:
+    """R150: by `borrow`, and by a launcher."""
+    p, library = sim.stream(), framework(Counted)
+    launch = dlx.launcher(lambda *arguments, stream: None)
+    wanted = p if stream == "the library's" else sim.stream()
+    with library.stream(p):
+        for by in "borrow", "launcher":
+            arrays: list[Any] = (
+                [Shown(sim.allocate(24), p) for _ in range(count)]
+                if kind == "bare"
+                else [library.full((2, 3)) for _ in range(count)]
+            )
+            if by == "borrow":
+                with dlx.borrow(*arrays, stream=wanted):
+                    assert {x.reads for x in arrays} == {1}
+            else:
+                launch(*arrays, stream=wanted)
+            assert {x.reads for x in arrays} == {2}
+
+
 def test_an_array_without_a_named_stream_is_used_where_the_block_is(
     sim: Simulation,
 ) -> None:

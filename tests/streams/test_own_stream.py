@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from ctypes import c_void_p, cast
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray, framework
 from support.dlpack_abi import for_ever, table_of
+from support.simulated_contexts import second_context
 from support.simulated_driver import Simulation
-from support.simulated_kernels import read, until, write
+from support.simulated_kernels import OwnStream, read, until, write
+from support.simulated_objects import LEGACY, PER_THREAD
 
 
 class SilentArray(TableArray):
@@ -122,3 +126,56 @@ def test_what_the_caller_vouches_for_is_given_back_at_once(
         del tensor
         assert array.deleted == 1
         assert sim.called() == []
+
+
+def test_an_object_that_names_the_stream_lives_as_long_as_the_tensor(
+    sim: Simulation, library: Framework
+) -> None:
+    """S18: the handle is used when the tensor is given back."""
+    s = OwnStream(sim.stream())
+    gone = weakref.ref(s)
+    with library.stream(s.stream):
+        tensor = dlx.from_dlpack(library.full((4,)), stream=s)
+        del s
+        assert gone() is not None
+        del tensor
+        assert gone() is None
+
+
+def test_the_stream_of_a_thread_is_that_of_the_import(
+    sim: Simulation, library: Framework
+) -> None:
+    """H8: its number names another stream in the thread of the consumer."""
+    s, own = sim.stream(), sim.default_stream(PER_THREAD)
+    with library.stream(own):
+        tensor = dlx.from_dlpack(library.full((4,)), stream=PER_THREAD)
+
+    def consume() -> None:
+        with pytest.raises(BufferError, match="of another thread"):
+            dlx.from_dlpack(tensor, stream=s.handle)
+
+    in_thread(consume)
+
+
+def test_the_legacy_stream_is_that_of_the_context_of_the_import(
+    sim: Simulation, library: Framework
+) -> None:
+    """H8: its number names another stream in each context."""
+    s = sim.stream()
+    with second_context(sim).current():
+        tensor = dlx.from_dlpack(library.full((4,)), stream=LEGACY)
+        write(sim.default_stream(LEGACY), tensor)
+    read(s, dlx.from_dlpack(tensor, stream=s.handle))
+
+
+def test_managed_memory_is_ready_on_a_stream_of_the_device(
+    sim: Simulation, library: Framework
+) -> None:
+    """R86: the memory has no streams of its own."""
+    s = sim.stream()
+    with library.stream(s):
+        array = library.full((4,))
+        array.tensor.device.device_type = dlx.DeviceType.CUDA_MANAGED
+        tensor = dlx.from_dlpack(array, stream=s.handle)
+        assert str(tensor.device) == "cuda_managed:0"
+        assert tensor.stream == dlx.Stream(s)

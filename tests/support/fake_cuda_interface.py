@@ -23,13 +23,13 @@ class Shown:
             "stream": None if p is None else p.handle,
         } | changed
         self.interface = {k: v for k, v in interface.items() if v is not ...}
-        self.asked = 0
+        self.reads = 0
         """How often the interface was read."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Return the dict."""
-        self.asked += 1
+        self.reads += 1
         return self.interface
 
 

@@ -13,7 +13,7 @@ use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::vector::Arguments;
 use crate::import::ladder::is_plain;
-use crate::import::view;
+use crate::import::row_major::row_major;
 use crate::stream::order;
 
 /// The arguments of a call so far.
@@ -55,7 +55,7 @@ impl Launched {
             return Ok(true);
         }
         if self.has_addresses
-            && let Some(found) = view::row_major(&x)?
+            && let Some(found) = row_major(&x)?
         {
             let parameter = self.parameter(arguments, index)?;
             let accepted = self.accepted.as_ref();

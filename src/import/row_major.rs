@@ -1,0 +1,127 @@
+//! Views of tensors with row-major elements, as most arguments of kernels are: an address and a dtype say all.
+//!
+//! [`lend`]: super::view::lend
+
+#![forbid(unsafe_code)]
+
+use std::mem::MaybeUninit;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::{DLDataType, DLDevice};
+use crate::adapters::numpy;
+use crate::adapters::torch::Guards;
+use crate::exchange::Table;
+use crate::import::cache::{self, Way};
+use crate::import::ladder::is_plain;
+use crate::stream::WorkStream;
+use crate::tensor::checked::Meta;
+use crate::types::error::unseen;
+use crate::types::{device, dtype};
+
+/// A tensor with row-major elements on the CPU or a CUDA device.
+pub(crate) struct RowMajor {
+    pub(crate) address: usize,
+    pub(crate) dtype: DLDataType,
+    pub(crate) device: DLDevice,
+    /// Which stream its library works on now, if the device has streams.
+    pub(crate) work_stream: Option<WorkStream>,
+    /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
+    pub(crate) is_writable: bool,
+}
+
+impl RowMajor {
+    #[inline(always)]
+    fn of(meta: &Meta, work_stream: Option<WorkStream>, is_writable: bool) -> Self {
+        Self {
+            address: meta.data.addr(),
+            dtype: meta.dtype,
+            device: meta.device,
+            work_stream,
+            is_writable,
+        }
+    }
+}
+
+/// What [`lend`] would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where `lend`
+/// might refuse, and where its library names no stream.
+///
+/// # Errors
+///
+/// Those of the library, but for `BufferError`.
+#[inline(always)]
+pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    of_row_major(x).or_else(
+        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
+            true => {
+                // `lend` may export it.
+                unseen(error);
+                Ok(None)
+            }
+            false => Err(error),
+        },
+    )
+}
+
+#[inline(always)]
+fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    match cache::table(x) {
+        Some((table, guards)) => row_major_of_table(x, table, guards),
+        None => row_major_of_other(x),
+    }
+}
+
+/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
+/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
+#[inline(never)]
+fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    if is_plain(x) {
+        return Ok(None);
+    }
+    match cache::way_uncounted(&mut None, x)? {
+        Way::Table(table, guards) => {
+            let found = row_major_of_table(x, table, guards.as_ref())?;
+            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
+                return Ok(None);
+            }
+            Ok(found)
+        }
+        Way::Numpy => {
+            let found = numpy::row_major(x);
+            Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[inline(always)]
+fn row_major_of_table(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    guards: Option<&Guards>,
+) -> PyResult<Option<RowMajor>> {
+    let mut room = MaybeUninit::uninit();
+    let view = table.view(x, &mut room)?;
+    let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
+        return Ok(None);
+    };
+    let is_lent = match guards {
+        Some(guards) => {
+            guards.check_values(x, meta.dtype)?;
+            guards.holds_view(x, &meta, last)
+        }
+        None => {
+            table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
+        }
+    };
+    if !is_lent {
+        return Ok(None);
+    }
+    let is_writable = guards.is_some();
+    if meta.device == device::CPU {
+        return Ok(Some(RowMajor::of(&meta, None, is_writable)));
+    }
+    let named = table.work_stream;
+    Ok(named.map(|named| RowMajor::of(&meta, Some(named), is_writable)))
+}
