@@ -21,6 +21,8 @@ pub(super) struct Agreed {
     device: DLDevice,
     /// Who is to be asked, where these are few.
     libraries: [Option<WorkStream>; 4],
+    /// The stream that tensors of dlx are ready on.
+    ready: Option<i64>,
 }
 
 impl Agreed {
@@ -28,15 +30,27 @@ impl Agreed {
     pub(super) const NONE: Self = Self {
         device: device::CPU,
         libraries: [None; 4],
+        ready: None,
     };
 
     /// Adds a tensor, with its library; returns whether it is where the others are, and its library can be asked.
     #[inline(always)]
     pub(super) fn add(&mut self, there: DLDevice, work_stream: WorkStream) -> bool {
+        self.is_there(there) && self.asks(work_stream)
+    }
+
+    /// Adds a tensor of dlx that is ready on a stream; returns whether the others are where it is, and on that stream.
+    pub(super) fn add_ready(&mut self, there: DLDevice, on: i64) -> bool {
+        self.is_there(there) && *self.ready.get_or_insert(on) == on
+    }
+
+    /// Whether a tensor is where the others are.
+    #[inline(always)]
+    fn is_there(&mut self, there: DLDevice) -> bool {
         if !self.has_stream() {
             self.device = there;
         }
-        self.device == there && self.asks(work_stream)
+        self.device == there
     }
 
     /// Whether there is room to ask this library.
@@ -49,13 +63,13 @@ impl Agreed {
 
     /// Whether the tensors are on a device with streams.
     pub(super) fn has_stream(&self) -> bool {
-        self.libraries[0].is_some()
+        self.libraries[0].is_some() || self.ready.is_some()
     }
 
-    /// The handle that all of the libraries name now; `None` if they differ, or there are none.
+    /// The handle that all of the libraries name now, and tensors are ready on; `None` if these differ, or there are none.
     #[inline(always)]
     pub(super) fn handle(&self, py: Python<'_>) -> PyResult<Option<i64>> {
-        let mut named = None;
+        let mut named = self.ready;
         for library in self.libraries.iter().flatten() {
             let handle = Stream::number(library.get(py, self.device)?, self.device);
             if *named.get_or_insert(handle) != handle {

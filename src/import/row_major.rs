@@ -9,29 +9,35 @@ use std::mem::MaybeUninit;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
-use crate::abi::{DLDataType, DLDevice};
+use crate::abi::*;
 use crate::adapters::numpy;
 use crate::adapters::torch::Guards;
 use crate::exchange::Table;
+use crate::exchange::slot::innermost;
 use crate::import::cache::{self, Way};
 use crate::import::ladder::is_plain;
 use crate::stream::WorkStream;
 use crate::tensor::checked::Meta;
+use crate::tensor::object::Tensor;
 use crate::types::error::unseen;
 use crate::types::{device, dtype};
 
 /// A tensor with row-major elements on the CPU or a CUDA device.
-pub(crate) struct RowMajor {
+pub(crate) struct RowMajor<'py> {
     pub(crate) address: usize,
     pub(crate) dtype: DLDataType,
     pub(crate) device: DLDevice,
-    /// Which stream its library works on now, if the device has streams.
+    /// Which stream its library works on now, if the device has streams, and it is not dlx's alone.
     pub(crate) work_stream: Option<WorkStream>,
+    /// The stream that it is ready on, if it is dlx's.
+    pub(crate) ready: Option<i64>,
+    /// What an object of a mixin class has exported.
+    pub(crate) held: Option<Bound<'py, PyAny>>,
     /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
     pub(crate) is_writable: bool,
 }
 
-impl RowMajor {
+impl RowMajor<'_> {
     #[inline(always)]
     fn of(meta: &Meta, work_stream: Option<WorkStream>, is_writable: bool) -> Self {
         Self {
@@ -39,8 +45,31 @@ impl RowMajor {
             dtype: meta.dtype,
             device: meta.device,
             work_stream,
+            ready: None,
+            held: None,
             is_writable,
         }
+    }
+
+    fn of_tensor(tensor: &Tensor) -> Option<Self> {
+        let snapshot = tensor.current()?;
+        let meta = snapshot.meta();
+        let is_lent = meta.flags & !DLPACK_FLAG_BITMASK_READ_ONLY == 0
+            && meta.byte_offset == 0
+            && snapshot.is_row_major();
+        let (ready, work_stream) = match snapshot.has_streams() {
+            _ if !is_lent => return None,
+            true => snapshot
+                .one_stream()
+                .map(|(on, library)| (Some(on), library))?,
+            false if meta.device == device::CPU => (None, None),
+            false => return None,
+        };
+        // Its library may have to learn that it was written to.
+        Some(Self {
+            ready,
+            ..Self::of(&meta, work_stream, false)
+        })
     }
 }
 
@@ -51,7 +80,7 @@ impl RowMajor {
 ///
 /// Those of the library, but for `BufferError`.
 #[inline(always)]
-pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+pub(crate) fn row_major<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'py>>> {
     of_row_major(x).or_else(
         |error| match error.is_instance_of::<PyBufferError>(x.py()) {
             true => {
@@ -65,7 +94,7 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 }
 
 #[inline(always)]
-fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+fn of_row_major<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'py>>> {
     match cache::table(x) {
         Some((table, guards)) => row_major_of_table(x, table, guards),
         None => row_major_of_other(x),
@@ -75,7 +104,7 @@ fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 /// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
 /// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
 #[inline(never)]
-fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+fn row_major_of_other<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'py>>> {
     if is_plain(x) {
         return Ok(None);
     }
@@ -91,16 +120,30 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
             let found = numpy::row_major(x);
             Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
         }
+        Way::Tensor => {
+            let tensor = x.cast::<Tensor>().ok();
+            Ok(tensor.and_then(|tensor| RowMajor::of_tensor(tensor.get())))
+        }
+        Way::Mixin => {
+            // This runs Python code.
+            let (inner, _) = Python::attach(|_| innermost(x))?;
+            let found = of_row_major(&inner)?;
+            Ok(found.map(|found| RowMajor {
+                held: Some(inner),
+                is_writable: false,
+                ..found
+            }))
+        }
         _ => Ok(None),
     }
 }
 
 #[inline(always)]
-fn row_major_of_table(
-    x: &Bound<'_, PyAny>,
+fn row_major_of_table<'py>(
+    x: &Bound<'py, PyAny>,
     table: &Table,
     guards: Option<&Guards>,
-) -> PyResult<Option<RowMajor>> {
+) -> PyResult<Option<RowMajor<'py>>> {
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room)?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {

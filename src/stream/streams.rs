@@ -60,6 +60,17 @@ impl Streams {
         }
     }
 
+    /// The handle of the stream that it is ready on, whose number means the same now, and the library that works there; `None`
+    /// if there is more to wait for.
+    pub(crate) fn one(&self, device: DLDevice) -> Option<(i64, Option<WorkStream>)> {
+        let Self::One(one) = self else {
+            return None;
+        };
+        let is_used = one.usage.get().is_some_and(|of| !of.uses().is_empty());
+        let is_that = Stream::of_table(one.handle, device).is_plain();
+        (is_that && !is_used).then_some((one.handle, one.library))
+    }
+
     /// What the release has to look at.
     pub(crate) fn into_usage(self, device: DLDevice) -> Option<Arc<StreamUsage>> {
         match &self {

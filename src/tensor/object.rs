@@ -38,25 +38,27 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The snapshot.
+    /// The snapshot; `None` for a lent tensor whose block has ended.
+    #[inline(always)]
+    pub(crate) fn current(&self) -> Option<&Snapshot> {
+        let has_ended = self.ended.load(Ordering::Relaxed);
+        (!has_ended).then_some(&*self.snapshot)
+    }
+
+    /// As [`Self::current`].
     ///
     /// # Errors
     ///
     /// `BufferError` for a lent tensor whose block has ended.
     #[inline(always)]
     pub(crate) fn snapshot(&self) -> PyResult<&Snapshot> {
-        if self.ended.load(Ordering::Relaxed) {
-            Err(ended())
-        } else {
-            Ok(&self.snapshot)
-        }
+        self.current().ok_or_else(ended)
     }
 
     /// The snapshot, if it has no streams and has not ended.
     #[inline(always)]
     pub(crate) fn fast_snapshot(&self) -> Option<&Snapshot> {
-        let is_plain = !self.ended.load(Ordering::Relaxed) && !self.snapshot.has_streams();
-        is_plain.then_some(&*self.snapshot)
+        self.current().filter(|snapshot| !snapshot.has_streams())
     }
 
     /// The snapshot, for its description only: a lent tensor's memory may be gone.

@@ -22,7 +22,7 @@ use crate::cpython::depth::{later, within};
 use crate::stream::order::Joined;
 use crate::stream::streams::Streams;
 use crate::stream::usage::StreamUsage;
-use crate::stream::{Namer, Stream, release};
+use crate::stream::{Namer, Stream, WorkStream, release};
 use crate::tensor::block::{Beside, Shared};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::{Maker, PROTECTED};
@@ -233,6 +233,11 @@ impl Snapshot {
     #[inline(always)]
     pub(crate) fn has_streams(&self) -> bool {
         !self.0.value().streams.are_none()
+    }
+
+    /// As [`Streams::one`].
+    pub(crate) fn one_stream(&self) -> Option<(i64, Option<WorkStream>)> {
+        self.0.value().streams.one(self.0.tensor().device)
     }
 
     /// Its streams.

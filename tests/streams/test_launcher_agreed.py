@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -68,14 +69,113 @@ def test_a_library_is_asked_once_before_and_once_after(
     sim: Simulation, one: Framework, number: int, stream: str
 ) -> None:
     """docs/launcher.md, Streams: the driver is not, on a default stream either."""
-    one.work_on(None if stream == DEFAULT else sim.stream())
-    arrays = [one.full((4,)) for _ in range(number)]
-    named = one.current_stream().handle
-    sim.clear_journal()
-    with asks(one) as asked:
-        assert dlx.launcher(lambda *x, stream: stream)(*arrays) == named
+    p = sim.default_stream(LEGACY, 0) if stream == DEFAULT else sim.stream()
+    with one.stream(p):
+        arrays = [one.full((4,)) for _ in range(number)]
+        named = one.current_stream().handle
+        sim.clear_journal()
+        with asks(one) as asked:
+            assert dlx.launcher(lambda *x, stream: stream)(*arrays) == named
     assert asked == ["one", "one"]
     assert sim.called() == []
+
+
+class Mixed(dlx.ExchangeMixin, exchange="data"):
+    """Exports what it keeps."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep it."""
+        self.data = data
+
+
+@pytest.mark.parametrize("stream", [DEFAULT, "own"])
+def test_a_tensor_on_the_stream_of_its_library_is_as_that_of_its_library(
+    sim: Simulation, one: Framework, stream: str
+) -> None:
+    """R81: and so is what exports one; the driver tells on a default stream alone."""
+    p = sim.default_stream(LEGACY, 0) if stream == DEFAULT else sim.stream()
+    with one.stream(p):
+        arrays = [one.full((4,)) for _ in range(2)]
+        tensors = [dlx.from_dlpack(x, stream=p.handle) for x in arrays]
+        given = [*tensors, *arrays, *map(Mixed, [*tensors, *arrays])]
+        sim.clear_journal()
+        with asks(one) as asked:
+            assert dlx.launcher(lambda *x, stream: (stream, *x))(*given) == (
+                p.handle,
+                *[x.data for x in arrays] * 4,
+            )
+        assert asked == ["one", "one"]
+        assert set(sim.called()) <= (
+            {"cuCtxGetCurrent"} if stream == DEFAULT else set()
+        )
+
+
+def test_tensors_on_two_streams_wait_for_each_other(
+    sim: Simulation, one: Framework, other: Framework
+) -> None:
+    """H1: each is used on that of its library."""
+    p, q = sim.stream(), sim.stream()
+    with one.stream(p), other.stream(q):
+        x = dlx.from_dlpack(one.full((4,)), stream=p.handle)
+        y = dlx.from_dlpack(other.full((4,)), stream=q.handle)
+        for _ in range(3):
+            assert write(x, y) == p.handle
+            assert write(y, x) == q.handle
+    assert sim.races == []
+
+
+def test_a_tensor_whose_library_has_left_its_stream_waits_for_that(
+    sim: Simulation, one: Framework
+) -> None:
+    """H1, R150: the library works on another one by then."""
+    p, q = sim.stream(), sim.stream()
+    with one.stream(p):
+        array = one.full((4,))
+        tensor = dlx.from_dlpack(array, stream=p.handle)
+    q.wait_for(p)
+    with one.stream(q):
+        array += 1
+        write(tensor)
+        array += 1
+    assert sim.races == []
+
+
+def test_a_tensor_that_another_stream_has_used_waits_for_that(
+    sim: Simulation, one: Framework
+) -> None:
+    """H12: a view of it has."""
+    p, q = sim.stream(), sim.stream()
+    with one.stream(p):
+        tensor = dlx.from_dlpack(one.full((4,)), stream=p.handle)
+        view = dlx.from_dlpack(tensor, stream=q.handle)
+        launch(q.handle, view.data_ptr)
+        del view
+        write(tensor)
+    assert sim.races == []
+
+
+def test_what_a_mixin_object_exports_lives_until_the_function_returns(
+    sim: Simulation, one: Framework
+) -> None:
+    """H4: its export may be new each time."""
+
+    p = sim.stream()
+
+    class Exporting(dlx.ExchangeMixin, exchange="make"):
+        @property
+        def make(self) -> dlx.Tensor:
+            made = dlx.from_dlpack(one.full((4,)), stream=p.handle)
+            tensors.append(weakref.ref(made))
+            return made
+
+    tensors: list[weakref.ref[dlx.Tensor]] = []
+    alive: list[bool] = []
+    with one.stream(p):
+        dlx.launcher(lambda x, stream: alive.append(tensors[-1]() is not None))(
+            Exporting()
+        )
+    assert alive == [True]
+    assert [tensor() for tensor in tensors] == [None]
 
 
 @pytest.mark.parametrize("how", ["own stream", "capture", DEFAULT])

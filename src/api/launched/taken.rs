@@ -13,7 +13,7 @@ use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::vector::Arguments;
 use crate::import::ladder::is_plain;
-use crate::import::row_major::row_major;
+use crate::import::row_major::{RowMajor, row_major};
 use crate::stream::order;
 
 /// The arguments of a call so far.
@@ -26,6 +26,8 @@ pub(super) struct Taken<'py> {
     is_on_cpu: bool,
     /// The bits of those that are written to.
     written: u64,
+    /// What objects of mixin classes have exported.
+    held: Vec<Bound<'py, PyAny>>,
 }
 
 impl<'py> Taken<'py> {
@@ -36,6 +38,21 @@ impl<'py> Taken<'py> {
             agreed: Agreed::NONE,
             is_on_cpu: false,
             written: 0,
+            held: Vec::new(),
+        }
+    }
+
+    /// Adds a tensor to those that are ordered; returns whether it need not wait.
+    #[inline(always)]
+    fn order(&mut self, found: &RowMajor<'_>) -> bool {
+        let (device, agreed) = (found.device, &mut self.agreed);
+        let is_ready = found.ready.is_none_or(|on| agreed.add_ready(device, on));
+        match found.work_stream {
+            Some(work_stream) => is_ready && agreed.add(device, work_stream),
+            None => {
+                self.is_on_cpu |= found.ready.is_none();
+                is_ready
+            }
         }
     }
 }
@@ -62,12 +79,8 @@ impl Launched {
             if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype)) {
                 return Ok(false);
             }
-            match found.work_stream {
-                None => taken.is_on_cpu = true,
-                Some(work_stream) if !taken.agreed.add(found.device, work_stream) => {
-                    return Ok(false);
-                }
-                Some(_) => {}
+            if !taken.order(&found) {
+                return Ok(false);
             }
             if self.is_written(parameter) {
                 if !found.is_writable || index >= u64::BITS as usize {
@@ -77,6 +90,7 @@ impl Launched {
             }
             let address = found.address.into_pyobject(x.py())?;
             taken.values.push(address.into_any());
+            taken.held.extend(found.held);
             return Ok(true);
         }
         let is_plain = is_plain(&x);
