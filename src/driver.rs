@@ -14,4 +14,4 @@ mod library;
 pub(crate) use current::{Current, Relaxed, device_of_stream, enter, memory, of, relaxed};
 pub(crate) use error::Error;
 pub(crate) use event::Event;
-pub(crate) use interface::{Capture, Context, RawStream};
+pub(crate) use interface::{Capture, Context, RawStream, Run};

@@ -7,6 +7,8 @@
 mod lending;
 mod taken;
 
+use std::mem::offset_of;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -66,24 +68,7 @@ impl Parameters {
 /// Return a new class of launched functions, which are called by vector.
 #[pyfunction]
 pub(crate) fn launched_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
-    let sample = Launched {
-        entry: entry::<Launched>,
-        function: py.None(),
-        parameters: Parameters {
-            numbers: PyDict::new(py).unbind(),
-            by_position: 0,
-            receivers: 0,
-            stream: None,
-            written: Vec::new(),
-        },
-        has_addresses: false,
-        accepted: None,
-        one_device: true,
-        made: None,
-        stream: None,
-        note: None,
-    };
-    class(&Bound::new(py, sample)?, c"dlx._core.Launched")
+    class::<Launched>(py, c"dlx._core.Launched")
 }
 
 impl Launched {
@@ -172,9 +157,7 @@ impl Launched {
 }
 
 impl ByVector for Launched {
-    fn entry(&self) -> &Entry {
-        &self.entry
-    }
+    const ENTRY: usize = offset_of!(Self, entry);
 
     fn call<'py>(
         &self,

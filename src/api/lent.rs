@@ -71,6 +71,11 @@ impl Lent {
         }
     }
 
+    /// Forgets the stream that an interface has named: code of others has run since.
+    pub(super) fn ask_again(&mut self) {
+        self.then = None;
+    }
+
     /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();

@@ -84,11 +84,8 @@ impl PyStream {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.stream().is(other.get().stream()))
         } else if other.is_instance_of::<PyInt>() {
-            Some(
-                other
-                    .extract::<i64>()
-                    .is_ok_and(|handle| handle == self.stream().handle()),
-            )
+            let handle = other.extract::<i64>();
+            Some(handle.is_ok_and(|handle| handle == self.stream().handle()))
         } else {
             None
         };

@@ -23,6 +23,7 @@ use crate::import::{aliases, protocol};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::capsule;
+use crate::tensor::checked::Prototype;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
@@ -276,12 +277,10 @@ pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult
 pub(crate) fn empty<'py>(
     class: &Bound<'py, PyType>,
     like: Option<&Bound<'py, PyAny>>,
-    shape: &[i64],
-    dtype: DLDataType,
-    device: DLDevice,
+    wanted: Prototype<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let stream = |device| stream_of(class, device);
-    let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
+    let snapshot = exchange::memory_of(class, &stream, wanted)?;
     make_like(class, like, &Tensor::new(class.py(), snapshot)?)
 }
 
@@ -293,6 +292,10 @@ pub(crate) fn allocate<'py>(
     device: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = device.py();
-    let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
-    Tensor::new(py, by_driver::empty(&shape.0, dtype, device)?)
+    let wanted = Prototype {
+        shape: &shape.0,
+        dtype: DType::of(dtype)?,
+        device: Device::of(device)?,
+    };
+    Tensor::new(py, by_driver::empty(wanted)?)
 }

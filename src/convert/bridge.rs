@@ -6,6 +6,8 @@
 
 mod kind;
 
+use std::mem::offset_of;
+
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -69,18 +71,7 @@ pub(crate) struct Bridged {
 /// Return a new class of bridged functions, which are called by vector.
 #[pyfunction]
 pub(crate) fn bridged_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
-    let types = Py::new(py, Types::new())?;
-    let sample = Bridged::new(
-        py.None(),
-        py.get_type::<PyAny>().unbind(),
-        types,
-        None,
-        (0, 0),
-        (false, false),
-        py.None(),
-        PyDict::new(py).unbind(),
-    );
-    class(&Bound::new(py, sample)?, c"dlx._core.Bridged")
+    class::<Bridged>(py, c"dlx._core.Bridged")
 }
 
 #[pymethods]
@@ -134,9 +125,7 @@ impl Bridged {
 }
 
 impl ByVector for Bridged {
-    fn entry(&self) -> &Entry {
-        &self.entry
-    }
+    const ENTRY: usize = offset_of!(Self, entry);
 
     /// Calls the function with converted arguments, and converts what it returns.
     fn call<'py>(

@@ -6,7 +6,6 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
-use crate::abi::*;
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::classes::mixin;
@@ -15,11 +14,11 @@ use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
 use crate::exchange::Table;
 use crate::import::protocol;
-use crate::tensor::checked::{self, Checked, parts};
+use crate::tensor::checked::{self, Checked, Prototype, parts};
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
-use crate::types::dtype::{self, DType};
+use crate::types::dtype::DType;
 use crate::types::error::{Shown, bad_integers};
 use crate::types::layout::Integers;
 
@@ -81,8 +80,12 @@ fn made<'py>(
     };
     let device = given.or(here).unwrap_or(device::CPU);
     // Check the shape before any allocator sees it.
-    Checked::planned(&shape, dtype, device)
-        .map_err(|error| PyValueError::new_err(error.message()))?;
+    let wanted = Prototype {
+        shape: &shape,
+        dtype,
+        device,
+    };
+    Checked::planned(wanted).map_err(|error| PyValueError::new_err(error.message()))?;
     if shared {
         // What was read above: reading it again could give something else.
         let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
@@ -91,14 +94,14 @@ fn made<'py>(
         return empty.call1(arguments);
     }
     let Some(target) = target else {
-        let snapshot = by_driver::empty(&shape, dtype, device)?;
+        let snapshot = by_driver::empty(wanted)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());
     };
     match &target.via {
-        Via::Table(table) if table.allocates() => of_table(&target, table, &shape, dtype, device),
-        Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), &shape, dtype, device),
+        Via::Table(table) if table.allocates() => of_table(&target, table, wanted),
+        Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted),
         _ => {
-            let tensor = Tensor::new(py, by_driver::empty(&shape, dtype, device)?)?;
+            let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;
             convert(tensor.as_any(), target.class.as_any(), None, None)
         }
     }
@@ -130,25 +133,24 @@ impl OfTwo for Fast {
 fn of_table<'py>(
     target: &Target<'py>,
     table: &Table,
-    shape: &[i64],
-    dtype: DLDataType,
-    device: DLDevice,
+    wanted: Prototype<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
-    let managed = table.allocate(class, shape, dtype, device)?;
+    let managed = table.allocate(class, wanted)?;
     let managed = match checked::of_managed(&managed)? {
         (_, true) => managed,
         _ => checked::rewritten(managed)?,
     };
-    let (made, _, (extents, _)) = parts(&managed)?;
-    if (extents, made.dtype, made.device) != (shape, dtype, device) {
+    let (made, _, (shape, _)) = parts(&managed)?;
+    let made = Prototype {
+        shape,
+        dtype: made.dtype,
+        device: made.device,
+    };
+    if made != wanted {
         return Err(PyBufferError::new_err(format!(
-            "the allocator of {} returned a {}{extents:?} on {} instead of a {}{shape:?} on {}",
+            "the allocator of {} returned a {made} instead of a {wanted}",
             target.name(),
-            dtype::name(made.dtype),
-            device::name(made.device),
-            dtype::name(dtype),
-            device::name(device),
         )));
     }
     let made = table.import(class, checked::offer(managed)?)?;

@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::host;
-use crate::driver;
+use crate::driver::{self, Run};
 use crate::stream;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted};
-use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::checked::{Checked, Meta, Prototype};
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
@@ -24,7 +24,7 @@ mod call;
 mod down;
 
 use across::across;
-use call::Call;
+use call::call;
 use down::down;
 
 /// The stream that a copy runs on.
@@ -178,14 +178,14 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         &compacted
     };
     if source.size() > 0 {
-        let call = Call {
+        let run = Run {
             bytes: source.nbytes() as usize,
             from: (source.meta().data.expose_provenance(), source.meta().device),
             to: (memory.as_ptr().addr(), there),
         };
         // SAFETY: `from` points to the elements of `source` and `to` to the memory just allocated; both outlive the
         // wait.
-        unsafe { call.make(&stream, true) }?;
+        unsafe { call(run, &stream, true) }?;
     }
     let usage = if lent {
         Arc::default()
@@ -236,13 +236,13 @@ fn over(
 /// # Errors
 ///
 /// `BufferError` for devices where dlx does not allocate.
-pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Snapshot, Error> {
-    match device.device_type {
-        kDLCPU if device == device::CPU => Snapshot::allocate(shape, dtype, 0),
-        kDLCUDA | kDLROCM => allocate(shape, dtype, device),
+pub(crate) fn empty(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
+    match wanted.device.device_type {
+        _ if wanted.device == device::CPU => Snapshot::allocate(wanted.shape, wanted.dtype, 0),
+        kDLCUDA | kDLROCM => allocate(wanted),
         _ => Err(Error::refused(format!(
             "dlx does not allocate on {}, only on cpu, cuda and rocm",
-            device::name(device)
+            device::name(wanted.device)
         ))),
     }
 }
@@ -261,10 +261,12 @@ fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<Arc<StreamUsage>
 /// # Errors
 ///
 /// As for [`DeviceMemory::new`].
-fn allocate(shape: &[i64], dtype: DLDataType, there: DLDevice) -> Result<Snapshot, Error> {
+fn allocate(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
+    let (dtype, there) = (wanted.dtype, wanted.device);
     dtype::known(dtype)?;
     let (stream, lent) = On::Current.stream(there)?;
-    let Checked { size, meta, .. } = Checked::planned(shape, dtype, there)?;
+    let Checked { size, meta, .. } = Checked::planned(wanted)?;
     let memory = DeviceMemory::new(layout::nbytes(size, meta.bits()), &stream, lent)?;
-    over(shape, dtype, 0, there, memory, usage(stream, lent, there)?)
+    let usage = usage(stream, lent, there)?;
+    over(wanted.shape, dtype, 0, there, memory, usage)
 }

@@ -130,6 +130,35 @@ static FINALIZING: AtomicBool = AtomicBool::new(false);
 /// the forking thread counted before brings it below.
 static ATTACHED: AtomicIsize = AtomicIsize::new(0);
 
+/// A thread that [`finalize`] waits for.
+struct Counted;
+
+impl Counted {
+    /// `None` if the interpreter exits.
+    fn begin() -> Option<Self> {
+        // Each side announces itself before it looks for the other: either this sees that the interpreter exits, or
+        // `finalize` sees this.
+        ATTACHED.fetch_add(1, Ordering::SeqCst);
+        let counted = Self;
+        (!FINALIZING.load(Ordering::SeqCst)).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        ATTACHED.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// As [`attach_uncounted`], on a thread that is attached.
+pub(crate) fn before_exit<'py, R>(
+    py: Python<'py>,
+    body: impl FnOnce(Python<'py>) -> R,
+) -> Option<R> {
+    let _counted = Counted::begin()?;
+    Some(body(py))
+}
+
 /// Notes that the interpreter is finalizing; from now on Python references are leaked (R14).
 ///
 /// A thread that waits for the interpreter now would never get it, or end there in the middle of a deleter. So those
@@ -182,12 +211,6 @@ pub(crate) fn release_unless_exiting(release: impl FnOnce(Python<'_>)) {
 /// dlx: it would take such a thread for attached. PyO3 does not count this attachment, so `body` may drop an owned
 /// `Py<T>` only by `drop_ref`.
 pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
-    struct Counted;
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            ATTACHED.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
     struct Release(ffi::PyGILState_STATE);
     impl Drop for Release {
         fn drop(&mut self) {
@@ -195,12 +218,9 @@ pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<
             unsafe { ffi::PyGILState_Release(self.0) };
         }
     }
-    // Each side announces itself before it looks for the other: either this sees that the interpreter exits, or
-    // `finalize` sees this.
-    ATTACHED.fetch_add(1, Ordering::SeqCst);
-    let _counted = Counted;
+    let _counted = Counted::begin()?;
     // SAFETY: callable at any time.
-    if FINALIZING.load(Ordering::SeqCst) || unsafe { ffi::Py_IsInitialized() } == 0 {
+    if unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
     // SAFETY: there is an interpreter, which exits only after this thread has released it (S5).

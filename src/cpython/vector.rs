@@ -14,8 +14,8 @@ use pyo3::types::{PyTuple, PyType};
 
 use crate::cpython::boundary::{guard, panic_message, raised};
 use crate::cpython::call::ARGUMENTS_OFFSET;
-use crate::cpython::derived;
 use crate::cpython::symbol::symbol;
+use crate::cpython::{derived, head};
 
 /// `vectorcallfunc`.
 pub(crate) type Entry = unsafe extern "C" fn(
@@ -41,8 +41,8 @@ impl Arguments<'_, '_> {
 
 /// A class of PyO3 whose objects are called by vector.
 pub(crate) trait ByVector: PyClass<Frozen = True> + Sync {
-    /// A field that holds [`entry`] for this class.
-    fn entry(&self) -> &Entry;
+    /// The offset of a field that holds [`entry`] for this class.
+    const ENTRY: usize;
 
     /// Calls the object. PyO3 does not count the attachment (S20).
     fn call<'py>(
@@ -112,20 +112,21 @@ unsafe fn call<'py, T: ByVector>(
 /// `Py_TPFLAGS_HAVE_VECTORCALL`, since CPython 3.8; in the stable ABI since 3.12.
 const BY_VECTOR: c_ulong = 1 << 11;
 
-/// A class derived from PyO3's of `T`, named `name`, of whose objects `sample` shows the layout.
+/// A class derived from PyO3's of `T`, named `name`.
 ///
 /// # Errors
 ///
 /// `SystemError` if CPython cannot call by vector.
 pub(crate) fn class<'py, T: ByVector>(
-    sample: &Bound<'py, T>,
+    py: Python<'py>,
     name: &'static CStr,
 ) -> PyResult<Bound<'py, PyType>> {
     // SAFETY: `PyVectorcall_Call` is a function, whose address is only passed on.
     let Some(by_tuple) = (unsafe { symbol::<*mut c_void>("PyVectorcall_Call") }) else {
         return Err(PySystemError::new_err("CPython has no PyVectorcall_Call"));
     };
-    let offset = (&raw const *sample.get().entry()).addr() - sample.as_ptr().addr();
+    // PyO3 places the value of an object behind its head, as that of a tensor (S24).
+    let offset = head::size() + T::ENTRY;
     let mut members = [
         ffi::PyMemberDef {
             name: c"__vectorcalloffset__".as_ptr(),
@@ -142,5 +143,5 @@ pub(crate) fn class<'py, T: ByVector>(
         (ffi::Py_tp_call, by_tuple),
     ];
     // SAFETY: a function of this type, and members of which the last is zero.
-    unsafe { derived::class(&sample.as_any().get_type(), name, BY_VECTOR, &slots) }
+    unsafe { derived::class(&py.get_type::<T>(), name, BY_VECTOR, &slots) }
 }

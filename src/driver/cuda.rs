@@ -10,7 +10,7 @@ use super::library::{call, check_fork, initialized, load, of_both, once};
 use functions::Functions;
 
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Run};
 use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -183,35 +183,17 @@ impl Driver for Cuda {
         true
     }
 
-    unsafe fn copy(
-        &self,
-        to: usize,
-        from: usize,
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<(), Error> {
-        call!(
-            self,
-            cuMemcpyAsync(to as u64, from as u64, bytes, stream.as_ptr())
-        )
-    }
-
-    unsafe fn copy_between(
-        &self,
-        to: usize,
-        from: usize,
-        devices: (i32, i32),
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<(), Error> {
-        let context = |device| {
-            self.primary(device)
-                .map(std::ptr::with_exposed_provenance_mut)
+    unsafe fn copy(&self, run: Run, stream: RawStream) -> Result<(), Error> {
+        let (from, to) = (run.from.0 as u64, run.to.0 as u64);
+        let (bytes, stream) = (run.bytes, stream.as_ptr());
+        let Some((here, there)) = run.devices() else {
+            return call!(self, cuMemcpyAsync(to, from, bytes, stream));
         };
-        let (there, here) = (context(devices.0)?, context(devices.1)?);
+        let context = |device| (self.primary(device)).map(std::ptr::with_exposed_provenance_mut);
+        let (here, there) = (context(here)?, context(there)?);
         call!(
             self,
-            cuMemcpyPeerAsync(to as u64, there, from as u64, here, bytes, stream.as_ptr())
+            cuMemcpyPeerAsync(to, there, from, here, bytes, stream)
         )
     }
 

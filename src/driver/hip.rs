@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Run};
 use super::library::{call, check_fork, functions, initialized, load, of_both, once, symbol};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -147,34 +147,19 @@ impl Driver for Hip {
         false
     }
 
-    unsafe fn copy(
-        &self,
-        to: usize,
-        from: usize,
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<(), Error> {
-        let to = std::ptr::with_exposed_provenance_mut(to);
-        let from = std::ptr::with_exposed_provenance(from);
+    unsafe fn copy(&self, run: Run, stream: RawStream) -> Result<(), Error> {
+        let from = std::ptr::with_exposed_provenance(run.from.0);
+        let to = std::ptr::with_exposed_provenance_mut(run.to.0);
+        let (bytes, stream) = (run.bytes, stream.as_ptr());
+        let Some((here, there)) = run.devices() else {
+            return call!(
+                self,
+                hipMemcpyAsync(to, from, bytes, HIP_MEMCPY_DEFAULT, stream)
+            );
+        };
         call!(
             self,
-            hipMemcpyAsync(to, from, bytes, HIP_MEMCPY_DEFAULT, stream.as_ptr())
-        )
-    }
-
-    unsafe fn copy_between(
-        &self,
-        to: usize,
-        from: usize,
-        devices: (i32, i32),
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<(), Error> {
-        let to = std::ptr::with_exposed_provenance_mut(to);
-        let from = std::ptr::with_exposed_provenance(from);
-        call!(
-            self,
-            hipMemcpyPeerAsync(to, devices.0, from, devices.1, bytes, stream.as_ptr())
+            hipMemcpyPeerAsync(to, there, from, here, bytes, stream)
         )
     }
 

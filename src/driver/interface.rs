@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+use crate::abi::DLDevice;
 use crate::driver::error::Error;
 
 /// A stream as driver functions take it. Never 0 on CUDA, where 1 is the current context's legacy default stream and 2
@@ -61,6 +62,23 @@ impl Capture {
             (Ok(()), 1) => Ok(Self::Active(id()?)),
             (Ok(()), _) => Ok(Self::Invalidated),
         }
+    }
+}
+
+/// A run of bytes to copy: address and device of either side.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) bytes: usize,
+    pub(crate) from: (usize, DLDevice),
+    pub(crate) to: (usize, DLDevice),
+}
+
+impl Run {
+    /// The devices of `from` and of `to` if they are two, neither of which need reach the memory of the other.
+    pub(super) fn devices(&self) -> Option<(i32, i32)> {
+        let (from, to) = (self.from.1, self.to.1);
+        let is_between = from.device_type == to.device_type && from != to;
+        is_between.then_some((from.device_id, to.device_id))
     }
 }
 
@@ -128,34 +146,13 @@ pub(crate) trait Driver: Sync {
     /// Sets this thread's capture mode (2 is relaxed) and returns the previous one.
     fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error>;
 
-    /// Queues a copy of bytes on a device, or between it and the host.
+    /// Queues a copy.
     ///
     /// # Safety
     ///
     /// Both ranges are accessible to the driver until the work of `stream` is done, and nothing else reads or writes
     /// the range at `to` until then.
-    unsafe fn copy(
-        &self,
-        to: usize,
-        from: usize,
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<(), Error>;
-
-    /// Queues a copy of bytes between two `devices`, that of `to` and that of `from`, neither of which need reach the
-    /// memory of the other.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::copy`].
-    unsafe fn copy_between(
-        &self,
-        to: usize,
-        from: usize,
-        devices: (i32, i32),
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<(), Error>;
+    unsafe fn copy(&self, run: Run, stream: RawStream) -> Result<(), Error>;
 
     /// Allocates memory on the current context's device, from its pool, ordered on `stream`.
     fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error>;

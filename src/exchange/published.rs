@@ -14,6 +14,7 @@ use crate::cpython::boundary::{attached, guard};
 use crate::exchange::handed_back::give_back;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, Namer, Stream};
+use crate::tensor::checked::Prototype;
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
@@ -42,12 +43,7 @@ pub(crate) trait Exchange: Sync {
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>>;
 
     /// A new tensor; called without Python (R136).
-    fn allocate(
-        &self,
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
-    ) -> Result<ManagedVersioned, Error>;
+    fn allocate(&self, wanted: Prototype<'_>) -> Result<ManagedVersioned, Error>;
 
     /// The stream that consumers of this table run on, as an integer; 0 if there is none (R139, R141).
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;

@@ -10,7 +10,7 @@ use crate::copy::by_driver;
 use crate::exchange::published::{self, Exchange, ExchangeType, Published};
 use crate::stream::namer::TENSORS;
 use crate::stream::{self, Namer, Stream};
-use crate::tensor::checked;
+use crate::tensor::checked::{self, Prototype};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -92,13 +92,8 @@ impl Exchange for Tensors {
         Ok(Tensor::new(py, snapshot)?.into_any())
     }
 
-    fn allocate(
-        &self,
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
-    ) -> Result<ManagedVersioned, Error> {
-        by_driver::empty(shape, dtype, device)?.export(true)
+    fn allocate(&self, wanted: Prototype<'_>) -> Result<ManagedVersioned, Error> {
+        by_driver::empty(wanted)?.export(true)
     }
 
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {

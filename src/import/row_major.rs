@@ -73,48 +73,49 @@ impl RowMajor<'_> {
     }
 }
 
+type Found<'py> = PyResult<Option<RowMajor<'py>>>;
+
 /// What [`lend`] would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where `lend`
-/// might refuse, and where its library names no stream.
+/// might refuse, and where its library names no stream. Nothing is asked of an object of a mixin class that `is_written`.
 ///
 /// # Errors
 ///
-/// Those of the library, but for `BufferError`.
+/// Those of the library, but for `BufferError`; all of a mixin class.
 #[inline(always)]
-pub(crate) fn row_major<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'py>>> {
-    of_row_major(x).or_else(
-        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
-            true => {
-                // `lend` may export it.
-                unseen(error);
-                Ok(None)
-            }
-            false => Err(error),
-        },
-    )
-}
-
-#[inline(always)]
-fn of_row_major<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'py>>> {
+pub(crate) fn row_major<'py>(
+    x: &Bound<'py, PyAny>,
+    is_written: &dyn Fn() -> PyResult<bool>,
+) -> Found<'py> {
     match cache::table(x) {
-        Some((table, guards)) => row_major_of_table(x, table, guards),
-        None => row_major_of_other(x),
+        Some((table, guards)) => unless_refused(x.py(), row_major_of_table(x, table, guards)),
+        None => row_major_of_other(x, is_written),
     }
 }
 
-/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
-/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
+#[inline(always)]
+fn unless_refused<'py>(py: Python<'py>, found: Found<'py>) -> Found<'py> {
+    found.or_else(|error| match error.is_instance_of::<PyBufferError>(py) {
+        true => {
+            // `lend` may export it.
+            unseen(error);
+            Ok(None)
+        }
+        false => Err(error),
+    })
+}
+
+/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table.
 #[inline(never)]
-fn row_major_of_other<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'py>>> {
+fn row_major_of_other<'py>(
+    x: &Bound<'py, PyAny>,
+    is_written: &dyn Fn() -> PyResult<bool>,
+) -> Found<'py> {
     if is_plain(x) {
         return Ok(None);
     }
     match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, guards) => {
-            let found = row_major_of_table(x, table, guards.as_ref())?;
-            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
-                return Ok(None);
-            }
-            Ok(found)
+            unless_refused(x.py(), row_major_of_heap_type(x, table, guards.as_ref()))
         }
         Way::Numpy => {
             let found = numpy::row_major(x);
@@ -124,10 +125,10 @@ fn row_major_of_other<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'p
             let tensor = x.cast::<Tensor>().ok();
             Ok(tensor.and_then(|tensor| RowMajor::of_tensor(tensor.get())))
         }
-        Way::Mixin => {
+        Way::Mixin if !is_written()? => {
             // This runs Python code.
             let (inner, _) = Python::attach(|_| innermost(x))?;
-            let found = of_row_major(&inner)?;
+            let found = row_major(&inner, &|| Ok(false))?;
             Ok(found.map(|found| RowMajor {
                 held: Some(inner),
                 is_writable: false,
@@ -138,12 +139,26 @@ fn row_major_of_other<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<RowMajor<'p
     }
 }
 
+/// A view has no flags, and only the C code of a static type is believed to have no others than its DLPack: of other types,
+/// an export is asked.
+fn row_major_of_heap_type<'py>(
+    x: &Bound<'py, PyAny>,
+    table: &Table,
+    guards: Option<&Guards>,
+) -> Found<'py> {
+    let found = row_major_of_table(x, table, guards)?;
+    if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
+        return Ok(None);
+    }
+    Ok(found)
+}
+
 #[inline(always)]
 fn row_major_of_table<'py>(
     x: &Bound<'py, PyAny>,
     table: &Table,
     guards: Option<&Guards>,
-) -> PyResult<Option<RowMajor<'py>>> {
+) -> Found<'py> {
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room)?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {

@@ -295,7 +295,11 @@ fn order(
     let ordered = match wanted {
         // The library vouches for its own.
         Wanted::Stream(stream) if stream.is(&producer.then) && request.release == Release::Auto => {
-            return Ok(Streams::ready_after(&stream.verified(), Some(work_stream)));
+            return Ok(Streams::ready_after(
+                &stream.verified(),
+                here,
+                Some(work_stream),
+            ));
         }
         wanted => request.order(wanted, producer),
     };

@@ -8,14 +8,12 @@
 use std::mem::MaybeUninit;
 
 use pyo3::exceptions::{PyBufferError, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLTensor};
 use crate::adapters::torch::{self, Guards};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
-use crate::cpython::call::has;
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
@@ -93,7 +91,11 @@ pub(crate) fn lend(
             Ok((snapshot, None, None))
         }
         Way::Numpy => Ok((numpy::snapshot(x)?, None, None)),
-        Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
+        Way::Mixin => {
+            let (snapshot, library, _) = lend(&innermost(x)?.0, stream, wanted)?;
+            // What another object of the class exports may be made now, on any stream.
+            Ok((snapshot, library, None))
+        }
         Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                 let by_protocol = of_protocol(x, stream, wanted);
@@ -219,26 +221,18 @@ fn of_protocol(
         }
         device => device?,
     };
-    // Of an object that has the interface alone, the import itself reads the stream.
-    let is_bare = device.is_none()
-        && has(x, intern!(py, "__cuda_array_interface__"))?
-        && !has(x, intern!(py, "__dlpack__"))?;
-    let named = match is_bare {
-        true => None,
-        false => cuda_array_interface::asked(x, device)?,
-    };
-    let is_named = is_bare || named.is_some();
-    let stream = match (is_named, stream) {
-        (true, _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
-        (false, Some(stream)) if device.is_none_or(|device| stream.serves(device)) => {
+    let named = cuda_array_interface::asked(x, device)?;
+    let stream = match (&named, stream) {
+        (Some(_), _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
+        (None, Some(stream)) if device.is_none_or(|device| stream.serves(device)) => {
             let stream = stream::PyStream::new(stream.clone());
             Some(Bound::new(py, stream)?.into_any())
         }
         // The producer orders its device's default stream; the block's stream waits for that.
-        (false, Some(_)) => None,
-        (false, None) => wanted.cloned(),
+        (None, Some(_)) => None,
+        (None, None) => wanted.cloned(),
     };
-    let is_ordered = is_named || device.is_some_and(stream::has_streams);
+    let is_ordered = named.is_some() || device.is_some_and(stream::has_streams);
     let stream = stream.as_ref().filter(|_| is_ordered);
     let asked = stream.map(Asked::by_argument);
     let request = Request {
@@ -247,10 +241,7 @@ fn of_protocol(
     };
     let snapshot = from_dlpack(x, &request)?;
     let there = snapshot.meta().device;
-    let (library, stream) = match snapshot.usage().and_then(|usage| usage.producer.as_ref()) {
-        Some(producer) if is_bare => Some((producer.library.clone(), producer.then.clone())),
-        _ => named.map(|(library, handle)| (library, Stream::new(handle, there, None))),
-    }
-    .unzip();
+    let on = |(library, handle)| (library, Stream::new(handle, there, None));
+    let (library, stream) = named.map(on).unzip();
     Ok((snapshot, library, stream))
 }

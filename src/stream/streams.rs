@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
+use crate::cpython::interpreter::before_exit;
 use crate::stream::handle::Stream;
 use crate::stream::usage::StreamUsage;
 use crate::stream::work_stream::WorkStream;
@@ -33,9 +34,14 @@ pub(crate) struct One {
 }
 
 impl Streams {
-    /// Those of a tensor that is ready on `stream`; it is used there from now on, if its `library` works there.
-    pub(crate) fn ready_after(stream: &Stream, library: Option<WorkStream>) -> Self {
-        if !stream.is_plain() {
+    /// Those of a tensor on `here` that is ready on `stream`, perhaps one of another device; it is used there from now on, if
+    /// its `library` works there.
+    pub(crate) fn ready_after(
+        stream: &Stream,
+        here: DLDevice,
+        library: Option<WorkStream>,
+    ) -> Self {
+        if !stream.is(&Stream::plain(stream.handle(), here)) || !stream.is_plain() {
             return Self::Shared(StreamUsage::ready_after(stream.clone(), library));
         }
         Self::One(Box::new(One {
@@ -85,12 +91,14 @@ impl Streams {
         let Self::One(one) = self else {
             return self.are_none();
         };
-        let is_on = |library: WorkStream| match library.get(py, device) {
-            Ok(now) => Stream::of_table(now, device).is(&one.stream(device)),
-            Err(error) => {
+        // Python code may run, and the interpreter exit meanwhile.
+        let is_on = |library: WorkStream| match before_exit(py, |py| library.get(py, device)) {
+            Some(Ok(now)) => Stream::of_table(now, device).is(&one.stream(device)),
+            Some(Err(error)) => {
                 unseen(error);
                 false
             }
+            None => false,
         };
         one.usage.get().is_none() && one.library.is_none_or(is_on)
     }

@@ -3,6 +3,7 @@
 mod shape;
 
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr::{NonNull, null_mut};
 
 use crate::abi::*;
@@ -12,6 +13,21 @@ use crate::types::{device, dtype, layout};
 
 use shape::too_many_dimensions;
 pub(crate) use shape::{Dimensions, dimensions, dimensions_at, extents};
+
+/// What a new tensor is to be: all that an allocator of `dlpack.h` reads of its prototype (R134).
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Prototype<'a> {
+    pub(crate) shape: &'a [i64],
+    pub(crate) dtype: DLDataType,
+    pub(crate) device: DLDevice,
+}
+
+impl fmt::Display for Prototype<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dtype, device) = (dtype::name(self.dtype), device::name(self.device));
+        write!(f, "{dtype}{:?} on {device}", self.shape)
+    }
+}
 
 /// A tensor's memory and element type: everything but its shape.
 #[derive(Clone, Copy)]
@@ -161,14 +177,10 @@ impl<'a> Checked<'a> {
     }
 
     /// The description of contiguous memory that is still to be allocated.
-    pub(crate) fn planned(
-        shape: &'a [i64],
-        dtype: DLDataType,
-        device: DLDevice,
-    ) -> Result<Self, Error> {
-        let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
-        meta.device = device;
-        Self::new(meta, shape, None)
+    pub(crate) fn planned(wanted: Prototype<'a>) -> Result<Self, Error> {
+        let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), wanted.dtype, 0);
+        meta.device = wanted.device;
+        Self::new(meta, wanted.shape, None)
     }
 
     /// Refuses elements that would lie outside the address space; for memory known only by its address.

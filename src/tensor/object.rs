@@ -41,8 +41,7 @@ impl Tensor {
     /// The snapshot; `None` for a lent tensor whose block has ended.
     #[inline(always)]
     pub(crate) fn current(&self) -> Option<&Snapshot> {
-        let has_ended = self.ended.load(Ordering::Relaxed);
-        (!has_ended).then_some(&*self.snapshot)
+        (!self.ended.load(Ordering::Relaxed)).then_some(&*self.snapshot)
     }
 
     /// As [`Self::current`].

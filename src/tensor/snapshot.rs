@@ -24,7 +24,7 @@ use crate::stream::streams::Streams;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Namer, Stream, WorkStream, release};
 use crate::tensor::block::{Beside, Shared};
-use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::checked::{Checked, Meta, Prototype};
 use crate::tensor::managed::{Maker, PROTECTED};
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
@@ -167,9 +167,10 @@ impl Snapshot {
 
     /// The same tensor, ready on `stream`; itself, if it has no streams and nobody shares it.
     pub(crate) fn ready_on(&mut self, stream: &Stream) -> Result<Self, Error> {
+        let here = self.0.tensor().device;
         match self.0.get_mut() {
             Some(fields) if fields.streams.are_none() => {
-                fields.streams = Streams::ready_after(stream, None);
+                fields.streams = Streams::ready_after(stream, here, None);
                 Ok(self.clone())
             }
             _ => self.used(StreamUsage::ready_after(stream.clone(), None)),
@@ -314,6 +315,16 @@ impl Snapshot {
     /// Bytes of the elements, without gaps.
     pub(crate) fn nbytes(&self) -> i64 {
         layout::nbytes(self.size(), self.meta().bits())
+    }
+
+    /// What an allocator would read to make such a tensor.
+    pub(crate) fn prototype(&self) -> Prototype<'_> {
+        let Meta { dtype, device, .. } = self.meta();
+        Prototype {
+            shape: self.shape(),
+            dtype,
+            device,
+        }
     }
 
     /// Whether the layout is contiguous in row-major order.

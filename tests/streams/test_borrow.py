@@ -21,6 +21,7 @@ from support.dlpack_abi import DLTensor, from_table, table_of
 from support.optional_libraries import requires
 from support.simulated_driver import Simulation
 from support.simulated_kernels import read, write
+from support.simulated_objects import LEGACY
 
 READ_ONLY = 1
 
@@ -258,6 +259,29 @@ def test_tensors_of_two_devices_are_joined_with_the_lead(
             write(stream, b)
         array += 1
         other += 1
+    assert sim.races == []
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_the_views_of_two_devices_are_ready_on_the_stream_of_the_block(
+    sim: Simulation, library: Framework, is_default: bool
+) -> None:
+    """H2: the stream of one of them, which has its number on the other device, too."""
+    p, q = (
+        sim.default_stream(LEGACY, at) if is_default else sim.stream(device=at)
+        for at in (0, 1)
+    )
+    sim.enable_peers()
+    with library.stream(p), library.stream(q):
+        array, other = library.full((4,)), library.full((4,), device=1)
+        with dlx.borrow(array, out=other) as (a, b, stream):
+            assert (a.stream, b.stream) == (stream, stream)
+            write(stream, b)
+            dlx.from_dlpack(b, device="cpu")
+            with sim.on_device(1):
+                capsule = b.__dlpack__(stream=q.handle)
+                read(q, b)
+                del capsule
     assert sim.races == []
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import dlx
+import numpy as np
 import pytest
 from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
 from support.fake_cuda_interface import InterfaceDLPackArray, Shown
@@ -128,11 +129,11 @@ class Counted(InterfaceDLPackArray):
 
 @pytest.mark.parametrize("count", [1, 3, 16])
 @pytest.mark.parametrize("stream", ["the library's", "another"])
-@pytest.mark.parametrize("kind", ["bare", "counted"])
-def test_an_interface_is_read_once_at_each_end(
-    sim: Simulation, kind: str, stream: str, count: int
+@pytest.mark.parametrize(("kind", "entry"), [("bare", 2), ("counted", 1)])
+def test_an_interface_is_read_once_at_each_end_for_its_stream(
+    sim: Simulation, kind: str, entry: int, stream: str, count: int
 ) -> None:
-    """R150: by `borrow`, and by a launcher."""
+    """R150: by `borrow`, and by a launcher; once more where it is the export, too."""
     p, library = sim.stream(), framework(Counted)
     launch = dlx.launcher(lambda *arguments, stream: None)
     wanted = p if stream == "the library's" else sim.stream()
@@ -145,10 +146,55 @@ def test_an_interface_is_read_once_at_each_end(
             )
             if by == "borrow":
                 with dlx.borrow(*arrays, stream=wanted):
-                    assert {x.reads for x in arrays} == {1}
+                    assert {x.reads for x in arrays} == {entry}
             else:
                 launch(*arrays, stream=wanted)
-            assert {x.reads for x in arrays} == {2}
+            assert {x.reads for x in arrays} == {entry + 1}
+
+
+def test_a_stream_that_another_argument_has_changed_is_asked_for_again(
+    sim: Simulation,
+) -> None:
+    """R150: code of others has run since it was read."""
+    p, q, mine = sim.stream(), sim.stream(), sim.stream()
+    memory = sim.allocate(24)
+    p.write(memory)
+    x = Shown(memory, p)
+
+    class Lazy:
+        @property
+        def __array_interface__(self) -> Any:
+            q.wait_for(p)
+            q.write(memory)
+            x.interface["stream"] = q.handle
+            return np.zeros(4).__array_interface__
+
+    with dlx.borrow(x, Lazy(), stream=mine) as (view, _, s):
+        write(s, view)
+    assert sim.races == []
+
+
+def test_a_hidden_interface_names_no_stream(sim: Simulation) -> None:
+    """R143: the type has one, the object has not."""
+
+    class Hidden(Shown):
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            raise AttributeError
+
+        @property
+        def __array_interface__(self) -> Any:
+            return np.zeros(4).__array_interface__
+
+    with dlx.borrow(Hidden(sim.allocate(24))) as (view, stream):
+        assert (str(view.device), stream) == ("cpu", None)
+
+
+def test_an_array_without_elements_gives_the_block_its_stream(sim: Simulation) -> None:
+    """R143: also to tensors that come after it."""
+    p = sim.stream()
+    with dlx.borrow(Shown(sim.allocate(24), p, shape=(0, 3))) as (_, stream):
+        assert stream == p.handle
 
 
 def test_an_array_without_a_named_stream_is_used_where_the_block_is(

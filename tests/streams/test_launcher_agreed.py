@@ -178,6 +178,27 @@ def test_what_a_mixin_object_exports_lives_until_the_function_returns(
     assert [tensor() for tensor in tensors] == [None]
 
 
+@pytest.mark.parametrize("error", [ValueError, BufferError])
+@pytest.mark.parametrize("written", [False, True])
+def test_an_exception_of_a_mixin_object_names_the_argument(
+    error: type[Exception], written: bool
+) -> None:
+    """R60: and what raised is asked once."""
+
+    class Raising(dlx.ExchangeMixin, exchange="data"):
+        @property
+        def data(self) -> Any:
+            asked.append(1)
+            raise error("boom")
+
+    asked: list[int] = []
+    launched = dlx.launcher(lambda x, y: 1, out=["y"] if written else [])
+    with pytest.raises(error, match="boom") as raised:
+        launched(1, Raising())
+    assert raised.value.__notes__[-1].startswith("argument y of")
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("how", ["own stream", "capture", DEFAULT])
 def test_two_libraries_on_one_stream_wait_for_nothing(
     sim: Simulation, one: Framework, other: Framework, how: str

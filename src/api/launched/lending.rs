@@ -70,7 +70,7 @@ impl Launched {
             if is_passed_on || is_plain(&x) || !is_lent(&x)? {
                 call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
-                return Err(self.noted(py, call, index, error));
+                return Err(self.noted(py, &call.arguments, index, error));
             }
         }
         if !call.lent.is_empty() || wanted.is_some() {
@@ -87,8 +87,14 @@ impl Launched {
     /// The error, with a note that names the argument.
     #[cold]
     #[inline(never)]
-    fn noted(&self, py: Python<'_>, call: &Call<'_, '_>, index: usize, error: PyErr) -> PyErr {
-        let (positional, names) = (call.arguments.positional(), call.arguments.names);
+    pub(super) fn noted(
+        &self,
+        py: Python<'_>,
+        arguments: &Arguments<'_, '_>,
+        index: usize,
+        error: PyErr,
+    ) -> PyErr {
+        let (positional, names) = (arguments.positional(), arguments.names);
         let noted = (self.note.as_ref())
             .map(|note| (note.bind(py)).call1((error.value(py), index, positional, names)));
         match noted.transpose() {
@@ -139,7 +145,7 @@ impl Launched {
             "the tensor is on {other}, and another one on {lead}: a kernel takes tensors of one device; pass \
              dlx.from_dlpack(x, device='{lead}'), or devices='any' to dlx.launcher if it takes both"
         ));
-        Err(self.noted(py, call, index, error))
+        Err(self.noted(py, &call.arguments, index, error))
     }
 
     /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to
@@ -165,7 +171,7 @@ impl Launched {
             call.taken[index + 1] = match &self.made {
                 _ if self.has_addresses => match address(view) {
                     Ok(address) => address,
-                    Err(error) => return Err(self.noted(py, call, index, error)),
+                    Err(error) => return Err(self.noted(py, &call.arguments, index, error)),
                 },
                 Some(made) => call_with(made.bind(py), &[view.as_any()])?,
                 None => view.clone().into_any(),

@@ -71,8 +71,10 @@ impl Launched {
             taken.values.push(x.to_owned());
             return Ok(true);
         }
+        let is_written = || Ok(self.is_written(self.parameter(arguments, index)?));
+        let noted = |error| Python::attach(|py| self.noted(py, arguments, index, error));
         if self.has_addresses
-            && let Some(found) = row_major(&x)?
+            && let Some(found) = row_major(&x, &is_written).map_err(noted)?
         {
             let parameter = self.parameter(arguments, index)?;
             let accepted = self.accepted.as_ref();

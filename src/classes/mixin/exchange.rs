@@ -21,12 +21,12 @@ use crate::import::ladder::{explain, is_accepted};
 use crate::import::{export, view};
 use crate::stream::namer::noted;
 use crate::stream::{self, Namer, NamesStream, Stream, WorkStream};
-use crate::tensor::checked::Checked;
+use crate::tensor::checked::{Checked, Prototype};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device::{self, Device};
-use crate::types::dtype::{self, DType};
+use crate::types::dtype::DType;
 use crate::types::error::{Error, type_name};
 
 impl Exchange for Slot {
@@ -77,25 +77,20 @@ impl Exchange for Slot {
         Ok(made.into_bound(py))
     }
 
-    fn allocate(
-        &self,
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
-    ) -> Result<ManagedVersioned, Error> {
+    fn allocate(&self, wanted: Prototype<'_>) -> Result<ManagedVersioned, Error> {
         if !self.hooks().empty {
-            return by_driver::empty(shape, dtype, device)?.export(true);
+            return by_driver::empty(wanted)?.export(true);
         }
         // Refuse here what dlx's own allocator would refuse, before the hook runs.
-        if Checked::planned(shape, dtype, device)?.meta.device != device {
-            let name = device::name(device);
+        if Checked::planned(wanted)?.meta.device != wanted.device {
+            let name = device::name(wanted.device);
             return Err(Error::refused(format!(
                 "{name} does not exist; expected cpu:0"
             )));
         }
         let made = || {
             Python::attach(|py| {
-                self.empty(py, shape, dtype, device)
+                self.empty(py, wanted)
                     .map_err(|error| Error::raised(py, &error))
             })
         };
@@ -249,16 +244,10 @@ impl Slot {
     }
 
     /// Allocates through `__dlx_empty__`.
-    fn empty(
-        &self,
-        py: Python<'_>,
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
-    ) -> PyResult<ManagedVersioned> {
+    fn empty(&self, py: Python<'_>, wanted: Prototype<'_>) -> PyResult<ManagedVersioned> {
         let (_, class) = self.living(py)?;
         let stream = |device| self.current_work_stream(py, device);
-        Ok(memory_of(&class, &stream, shape, dtype, device)?.export(true)?)
+        Ok(memory_of(&class, &stream, wanted)?.export(true)?)
     }
 }
 
@@ -266,15 +255,13 @@ impl Slot {
 pub(super) fn memory_of(
     class: &Bound<'_, PyType>,
     consumer: &dyn Consumer,
-    shape: &[i64],
-    dtype: DLDataType,
-    device: DLDevice,
+    wanted: Prototype<'_>,
 ) -> PyResult<Snapshot> {
     let py = class.py();
     let asked = [
-        PyTuple::new(py, shape)?.into_any(),
-        Bound::new(py, DType(dtype))?.into_any(),
-        Bound::new(py, Device(device))?.into_any(),
+        PyTuple::new(py, wanted.shape)?.into_any(),
+        Bound::new(py, DType(wanted.dtype))?.into_any(),
+        Bound::new(py, Device(wanted.device))?.into_any(),
     ];
     let hook = intern!(py, "__dlx_empty__");
     let made = nested(class, || {
@@ -289,15 +276,8 @@ pub(super) fn memory_of(
         }
         Err(error) => return Err(error),
     };
-    let meta = snapshot.meta();
-    if (snapshot.shape(), meta.dtype, meta.device) != (shape, dtype, device)
-        || writing::refusal(&made, &snapshot)?.is_some()
-    {
-        let wanted = format_args!(
-            "{made}; expected a writable {}{shape:?} on {}",
-            dtype::name(dtype),
-            device::name(device)
-        );
+    if snapshot.prototype() != wanted || writing::refusal(&made, &snapshot)?.is_some() {
+        let wanted = format_args!("{made}; expected a writable {wanted}");
         return Err(nonsense(class, "__dlx_empty__", wanted));
     }
     Ok(snapshot.writable()?)

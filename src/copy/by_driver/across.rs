@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use super::call::Call;
+use super::call::call;
 use super::down::{down, refuse_capture};
 use super::{On, of_memory, up, usage};
 use crate::abi::*;
 use crate::cpython::fork::Lock;
+use crate::driver::Run;
 use crate::stream;
 use crate::stream::Stream;
 use crate::stream::end::End;
@@ -39,14 +40,14 @@ pub(super) fn across(
         wait_for(source, &stream)?;
     }
     if has_elements {
-        let call = Call {
+        let run = Run {
             bytes: source.nbytes() as usize,
             from: (source.meta().data.addr(), here),
             to: (memory.as_ptr().addr(), there),
         };
         // SAFETY: `hold` keeps the elements of `source` until the stream has read them; the memory was just allocated
         // for this stream and is freed on it (S22).
-        let queued = unsafe { call.make(&stream, false) };
+        let queued = unsafe { call(run, &stream, false) };
         let held = hold(source, &stream, ordered);
         queued?;
         held?;

@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 
-use super::call::Call;
+use super::call::call;
 use crate::copy::host;
-use crate::driver::Capture;
+use crate::driver::{Capture, Run};
 use crate::stream;
 use crate::stream::Stream;
 use crate::tensor::checked::{Checked, Meta};
@@ -35,13 +35,13 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
         return host::compact(py, &fetched);
     }
     let copied = host::room(source)?;
-    let call = Call {
+    let run = Run {
         bytes: source.nbytes() as usize,
         from: (source.meta().data.addr(), here),
         to: (copied.meta().data.expose_provenance(), device::CPU),
     };
     // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
-    unsafe { call.make(&stream, true) }?;
+    unsafe { call(run, &stream, true) }?;
     Ok(copied)
 }
 
@@ -53,14 +53,14 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let (low, high) = (low as i64, high as i64);
     let memory = Memory::new(high - low)?;
     let from = meta.data.addr().wrapping_add_signed(low as isize);
-    let call = Call {
+    let run = Run {
         bytes: (high - low) as usize,
         from: (from, meta.device),
         to: (memory.as_ptr().expose_provenance(), device::CPU),
     };
     // SAFETY: the elements span these bytes of one allocation, which `source` holds, and `memory` has room for them;
     // both outlive the wait.
-    unsafe { call.make(stream, true) }?;
+    unsafe { call(run, stream, true) }?;
     let meta = Meta {
         data: memory.as_ptr().wrapping_byte_offset(-low as isize),
         device: device::CPU,

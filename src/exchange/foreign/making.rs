@@ -13,6 +13,7 @@ use super::Table;
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::stream;
+use crate::tensor::checked::Prototype;
 use crate::tensor::managed::{Managed, ManagedVersioned, Offer};
 use crate::types::error::{EXCEPTION_SET, broken, caused, failed, type_name};
 use crate::types::{device, dtype};
@@ -83,39 +84,39 @@ impl Table {
     pub(crate) fn allocate(
         &self,
         class: &Bound<'_, PyType>,
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
+        wanted: Prototype<'_>,
     ) -> PyResult<ManagedVersioned> {
-        let found = self.allocate_once(class, shape, dtype, device);
+        let found = self.allocate_once(class, wanted);
         let Err(error) = &found else {
             return found;
         };
+        let none = Prototype {
+            shape: &[0],
+            ..wanted
+        };
         if error.is_instance_of::<PyBufferError>(class.py())
-            || self.allocate_once(class, &[0], dtype, device).is_ok()
+            || self.allocate_once(class, none).is_ok()
         {
             return found;
         }
-        found.map_err(|error| has_none(class, dtype, device, error))
+        found.map_err(|error| has_none(class, wanted, error))
     }
 
     fn allocate_once(
         &self,
         class: &Bound<'_, PyType>,
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
+        wanted: Prototype<'_>,
     ) -> PyResult<ManagedVersioned> {
         let Some(allocator) = self.allocator else {
             return Err(broken(class, ALLOCATOR, "is missing"));
         };
-        let mut shape = shape.to_vec();
+        let mut shape = wanted.shape.to_vec();
         let mut prototype = DLTensor {
             data: null_mut(),
-            device,
+            device: wanted.device,
             // At most MAX_NDIM: the caller has checked.
             ndim: shape.len() as i32,
-            dtype,
+            dtype: wanted.dtype,
             shape: shape.as_mut_ptr(),
             strides: null_mut(),
             byte_offset: 0,
@@ -169,13 +170,13 @@ unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: 
 
 /// The error for an allocator that has no such tensors at all.
 #[cold]
-fn has_none(class: &Bound<'_, PyType>, dtype: DLDataType, device: DLDevice, why: PyErr) -> PyErr {
+fn has_none(class: &Bound<'_, PyType>, wanted: Prototype<'_>, why: PyErr) -> PyErr {
     let py = class.py();
     let message = format!(
         "{} cannot make {} tensors on {}: {}",
         type_name(class),
-        dtype::name(dtype),
-        device::name(device),
+        dtype::name(wanted.dtype),
+        device::name(wanted.device),
         why.value(py),
     );
     caused(py, PyBufferError::new_err(message), why)

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use super::Exchange;
 use crate::abi::*;
 use crate::cpython::boundary::{guard, panic_message};
-use crate::tensor::checked::extents;
+use crate::tensor::checked::{Prototype, extents};
 use crate::tensor::trace;
 use crate::types::error::Error;
 
@@ -25,8 +25,7 @@ pub(super) unsafe extern "C" fn allocate<E: Exchange>(
     let result = guard(
         || {
             // SAFETY: the caller has set dtype, ndim, shape and device of the prototype (R134).
-            let (shape, dtype, device) = unsafe { prototype_fields(prototype) }?;
-            exchange.allocate(shape, dtype, device)
+            exchange.allocate(unsafe { wanted(prototype) }?)
         },
         |payload| Err(Error::Panicked(panic_message(&*payload))),
     );
@@ -58,19 +57,15 @@ pub(super) unsafe extern "C" fn allocate<E: Exchange>(
 /// # Safety
 ///
 /// `prototype` points to a `DLTensor` whose shape stays valid for `'a`.
-unsafe fn prototype_fields<'a>(
-    prototype: *mut DLTensor,
-) -> Result<(&'a [i64], DLDataType, DLDevice), Error> {
+unsafe fn wanted<'a>(prototype: *mut DLTensor) -> Result<Prototype<'a>, Error> {
     // SAFETY: the caller's promise. The other fields may be uninitialized (R134), but they are plain bytes and never
     // read.
-    let DLTensor {
-        device,
-        ndim,
-        dtype,
-        shape,
-        ..
-    } = unsafe { &*prototype };
+    let given = unsafe { &*prototype };
     // SAFETY: `shape` holds `ndim` extents, as the caller promises.
-    let shape = unsafe { extents(*shape, *ndim) }?;
-    Ok((shape, *dtype, *device))
+    let shape = unsafe { extents(given.shape, given.ndim) }?;
+    Ok(Prototype {
+        shape,
+        dtype: given.dtype,
+        device: given.device,
+    })
 }
