@@ -13,7 +13,7 @@ use crate::driver::{self, Run};
 use crate::stream;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted};
-use crate::tensor::checked::{Checked, Meta, Prototype};
+use crate::tensor::checked::{Checked, Prototype};
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
@@ -202,32 +202,23 @@ fn of_memory(
     there: DLDevice,
     usage: Arc<StreamUsage>,
 ) -> Result<Snapshot, Error> {
-    let dtype = source.meta().dtype;
-    over(
-        source.shape(),
-        dtype,
-        host::flags(source),
-        there,
-        memory,
-        usage,
-    )
+    let wanted = Prototype {
+        device: there,
+        ..source.prototype()
+    };
+    over(wanted, host::flags(source), memory, usage)
 }
 
 /// A compact row-major tensor over `memory`.
 fn over(
-    shape: &[i64],
-    dtype: DLDataType,
+    wanted: Prototype<'_>,
     flags: u64,
-    there: DLDevice,
     mut memory: DeviceMemory,
     usage: Arc<StreamUsage>,
 ) -> Result<Snapshot, Error> {
     memory.ready_at(&usage);
-    let meta = Meta {
-        device: there,
-        ..Meta::on_cpu(memory.as_ptr(), dtype, flags)
-    };
-    let checked = Checked::new(meta, shape, None)?;
+    let mut checked = Checked::planned(wanted)?;
+    (checked.meta.data, checked.meta.flags) = (memory.as_ptr(), flags);
     Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(usage)))
 }
 
@@ -262,11 +253,9 @@ fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<Arc<StreamUsage>
 ///
 /// As for [`DeviceMemory::new`].
 fn allocate(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
-    let (dtype, there) = (wanted.dtype, wanted.device);
-    dtype::known(dtype)?;
-    let (stream, lent) = On::Current.stream(there)?;
+    dtype::known(wanted.dtype)?;
+    let (stream, lent) = On::Current.stream(wanted.device)?;
     let Checked { size, meta, .. } = Checked::planned(wanted)?;
     let memory = DeviceMemory::new(layout::nbytes(size, meta.bits()), &stream, lent)?;
-    let usage = usage(stream, lent, there)?;
-    over(wanted.shape, dtype, 0, there, memory, usage)
+    over(wanted, 0, memory, usage(stream, lent, wanted.device)?)
 }

@@ -1,6 +1,4 @@
 //! Views of tensors with row-major elements, as most arguments of kernels are: an address and a dtype say all.
-//!
-//! [`lend`]: super::view::lend
 
 #![forbid(unsafe_code)]
 
@@ -75,7 +73,7 @@ impl RowMajor<'_> {
 
 type Found<'py> = PyResult<Option<RowMajor<'py>>>;
 
-/// What [`lend`] would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where `lend`
+/// What [`lend`](crate::import::view::lend) would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where it
 /// might refuse, and where its library names no stream. Nothing is asked of an object of a mixin class that `is_written`.
 ///
 /// # Errors
@@ -115,7 +113,13 @@ fn row_major_of_other<'py>(
     }
     match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, guards) => {
-            unless_refused(x.py(), row_major_of_heap_type(x, table, guards.as_ref()))
+            // A view has no flags, and only the C code of a static type is believed to have no others than its DLPack.
+            let told = |found: Option<RowMajor<'py>>| match found {
+                Some(_) if table.export_to_kernel(x)?.read()?.1 != 0 => Ok(None),
+                found => Ok(found),
+            };
+            let found = row_major_of_table(x, table, guards.as_ref()).and_then(told);
+            unless_refused(x.py(), found)
         }
         Way::Numpy => {
             let found = numpy::row_major(x);
@@ -137,20 +141,6 @@ fn row_major_of_other<'py>(
         }
         _ => Ok(None),
     }
-}
-
-/// A view has no flags, and only the C code of a static type is believed to have no others than its DLPack: of other types,
-/// an export is asked.
-fn row_major_of_heap_type<'py>(
-    x: &Bound<'py, PyAny>,
-    table: &Table,
-    guards: Option<&Guards>,
-) -> Found<'py> {
-    let found = row_major_of_table(x, table, guards)?;
-    if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
-        return Ok(None);
-    }
-    Ok(found)
 }
 
 #[inline(always)]

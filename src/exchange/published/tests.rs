@@ -9,6 +9,7 @@ use pyo3::ffi;
 use pyo3::panic::PanicException;
 
 use super::*;
+use crate::tensor::checked::Prototype;
 use crate::types::device::CPU;
 use crate::types::dtype;
 
@@ -27,12 +28,7 @@ impl Exchange for Panicky {
         panic!("import")
     }
 
-    fn allocate(
-        &self,
-        _: &[i64],
-        _: DLDataType,
-        _: DLDevice,
-    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    fn allocate(&self, _: Prototype<'_>) -> Result<Managed<DLManagedTensorVersioned>, Error> {
         panic!("allocate")
     }
 

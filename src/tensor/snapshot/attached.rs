@@ -44,21 +44,13 @@ fn let_go(source: Source, py: Python<'_>) {
 /// Apart, so that the usual sources need no more registers.
 #[inline(never)]
 fn drop_shared(shared: Shared<Fields>, py: Python<'_>) {
-    let is_buffer =
-        |fields: &Fields| matches!(fields.source, Source::Buffer(_)) && fields.streams.are_none();
-    match shared.take_if(is_buffer) {
-        Ok(Fields { source, .. }) => let_go(source, py),
-        Err(shared) => drop_used(shared, py),
-    }
-}
-
-/// As [`drop_shared`], for a tensor of a device with streams.
-#[inline(never)]
-fn drop_used(shared: Shared<Fields>, py: Python<'_>) {
     let device = shared.tensor().device;
-    let taken = shared.take_if(|fields| {
-        let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
-        is_foreign && !is_finalizing() && fields.streams.are_over(py, device)
+    let taken = shared.take_if(|fields| match fields.source {
+        Source::Buffer(_) => fields.streams.are_none(),
+        Source::Versioned(_) | Source::Python(_) => {
+            !is_finalizing() && fields.streams.are_over(py, device)
+        }
+        _ => false,
     });
     match taken {
         Ok(Fields { source, .. }) => let_go(source, py),
