@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::adapters::numpy;
 use crate::adapters::torch::Guards;
 use crate::exchange::Table;
-use crate::exchange::slot::innermost;
+use crate::exchange::slot::{innermost, is_mixin};
 use crate::import::cache::{self, Way};
 use crate::import::ladder::is_plain;
 use crate::stream::WorkStream;
@@ -21,21 +21,17 @@ use crate::types::error::unseen;
 use crate::types::{device, dtype};
 
 /// A tensor with row-major elements on the CPU or a CUDA device.
-pub(crate) struct RowMajor<'py> {
+pub(crate) struct RowMajor {
     pub(crate) address: usize,
     pub(crate) dtype: DLDataType,
     pub(crate) device: DLDevice,
-    /// Which stream its library works on now, if the device has streams, and it is not dlx's alone.
+    /// Which stream its library works on now, if the device has streams.
     pub(crate) work_stream: Option<WorkStream>,
-    /// The stream that it is ready on, if it is dlx's.
-    pub(crate) ready: Option<i64>,
-    /// What an object of a mixin class has exported.
-    pub(crate) held: Option<Bound<'py, PyAny>>,
     /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
     pub(crate) is_writable: bool,
 }
 
-impl RowMajor<'_> {
+impl RowMajor {
     #[inline(always)]
     fn of(meta: &Meta, work_stream: Option<WorkStream>, is_writable: bool) -> Self {
         Self {
@@ -43,12 +39,21 @@ impl RowMajor<'_> {
             dtype: meta.dtype,
             device: meta.device,
             work_stream,
-            ready: None,
-            held: None,
             is_writable,
         }
     }
+}
 
+/// One that dlx holds, or an object of a mixin class exports.
+pub(crate) struct Held<'py> {
+    pub(crate) found: RowMajor,
+    /// The stream that it is ready on, beside that of its library.
+    pub(crate) ready: Option<i64>,
+    /// What has been exported.
+    pub(crate) inner: Option<Bound<'py, PyAny>>,
+}
+
+impl Held<'_> {
     fn of_tensor(tensor: &Tensor) -> Option<Self> {
         let snapshot = tensor.current()?;
         let meta = snapshot.meta();
@@ -63,92 +68,106 @@ impl RowMajor<'_> {
             false if meta.device == device::CPU => (None, None),
             false => return None,
         };
-        // Its library may have to learn that it was written to.
         Some(Self {
+            // Its library may have to learn that it was written to.
+            found: RowMajor::of(&meta, work_stream, false),
             ready,
-            ..Self::of(&meta, work_stream, false)
+            inner: None,
         })
     }
 }
 
-type Found<'py> = PyResult<Option<RowMajor<'py>>>;
-
-/// What [`lend`](crate::import::view::lend) would lend of a tensor with row-major elements, which the caller holds; `None` for all others, where it
-/// might refuse, and where its library names no stream. Nothing is asked of an object of a mixin class that `is_written`.
+/// As [`row_major`], of a tensor of dlx, or an object of a mixin class, of which nothing is asked if it `is_written`.
 ///
 /// # Errors
 ///
-/// Those of the library, but for `BufferError`; all of a mixin class.
-#[inline(always)]
-pub(crate) fn row_major<'py>(
+/// Those of the mixin class.
+pub(crate) fn held<'py>(
     x: &Bound<'py, PyAny>,
-    is_written: &dyn Fn() -> PyResult<bool>,
-) -> Found<'py> {
+    is_written: impl FnOnce() -> PyResult<bool>,
+) -> PyResult<Option<Held<'py>>> {
+    if let Some(tensor) = Tensor::of(x) {
+        return Ok(Held::of_tensor(tensor.get()));
+    }
+    if !is_mixin(&x.get_type()) || is_written()? {
+        return Ok(None);
+    }
+    let (inner, _) = innermost(x)?;
+    let held = match Tensor::of(&inner) {
+        Some(tensor) => Held::of_tensor(tensor.get()),
+        None => row_major(&inner)?.map(|found| Held {
+            found,
+            ready: None,
+            inner: None,
+        }),
+    };
+    Ok(held.map(|held| Held {
+        found: RowMajor {
+            is_writable: false,
+            ..held.found
+        },
+        inner: Some(inner),
+        ..held
+    }))
+}
+
+/// What [`lend`](crate::import::view::lend) would lend of a tensor with row-major elements, which the caller holds; `None` for
+/// all others, where it might refuse, and where its library names no stream.
+///
+/// # Errors
+///
+/// Those of the library, but for `BufferError`.
+#[inline(always)]
+pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    of_row_major(x).or_else(
+        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
+            true => {
+                // `lend` may export it.
+                unseen(error);
+                Ok(None)
+            }
+            false => Err(error),
+        },
+    )
+}
+
+#[inline(always)]
+fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     match cache::table(x) {
-        Some((table, guards)) => unless_refused(x.py(), row_major_of_table(x, table, guards)),
-        None => row_major_of_other(x, is_written),
+        Some((table, guards)) => row_major_of_table(x, table, guards),
+        None => row_major_of_other(x),
     }
 }
 
-#[inline(always)]
-fn unless_refused<'py>(py: Python<'py>, found: Found<'py>) -> Found<'py> {
-    found.or_else(|error| match error.is_instance_of::<PyBufferError>(py) {
-        true => {
-            // `lend` may export it.
-            unseen(error);
-            Ok(None)
-        }
-        false => Err(error),
-    })
-}
-
-/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table.
+/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
+/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
 #[inline(never)]
-fn row_major_of_other<'py>(
-    x: &Bound<'py, PyAny>,
-    is_written: &dyn Fn() -> PyResult<bool>,
-) -> Found<'py> {
+fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     if is_plain(x) {
         return Ok(None);
     }
     match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, guards) => {
-            // A view has no flags, and only the C code of a static type is believed to have no others than its DLPack.
-            let told = |found: Option<RowMajor<'py>>| match found {
-                Some(_) if table.export_to_kernel(x)?.read()?.1 != 0 => Ok(None),
-                found => Ok(found),
-            };
-            let found = row_major_of_table(x, table, guards.as_ref()).and_then(told);
-            unless_refused(x.py(), found)
+            let found = row_major_of_table(x, table, guards.as_ref())?;
+            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
+                return Ok(None);
+            }
+            Ok(found)
         }
         Way::Numpy => {
             let found = numpy::row_major(x);
             Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
-        }
-        Way::Tensor => {
-            let tensor = x.cast::<Tensor>().ok();
-            Ok(tensor.and_then(|tensor| RowMajor::of_tensor(tensor.get())))
-        }
-        Way::Mixin if !is_written()? => {
-            // This runs Python code.
-            let (inner, _) = Python::attach(|_| innermost(x))?;
-            let found = row_major(&inner, &|| Ok(false))?;
-            Ok(found.map(|found| RowMajor {
-                held: Some(inner),
-                is_writable: false,
-                ..found
-            }))
         }
         _ => Ok(None),
     }
 }
 
 #[inline(always)]
-fn row_major_of_table<'py>(
-    x: &Bound<'py, PyAny>,
+fn row_major_of_table(
+    x: &Bound<'_, PyAny>,
     table: &Table,
     guards: Option<&Guards>,
-) -> Found<'py> {
+) -> PyResult<Option<RowMajor>> {
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room)?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {

@@ -13,8 +13,9 @@ use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::vector::Arguments;
 use crate::import::ladder::is_plain;
-use crate::import::row_major::{RowMajor, row_major};
+use crate::import::row_major::{RowMajor, held, row_major};
 use crate::stream::order;
+use crate::types::device;
 
 /// The arguments of a call so far.
 pub(super) struct Taken<'py> {
@@ -41,20 +42,6 @@ impl<'py> Taken<'py> {
             held: Vec::new(),
         }
     }
-
-    /// Adds a tensor to those that are ordered; returns whether it need not wait.
-    #[inline(always)]
-    fn order(&mut self, found: &RowMajor<'_>) -> bool {
-        let (device, agreed) = (found.device, &mut self.agreed);
-        let is_ready = found.ready.is_none_or(|on| agreed.add_ready(device, on));
-        match found.work_stream {
-            Some(work_stream) => is_ready && agreed.add(device, work_stream),
-            None => {
-                self.is_on_cpu |= found.ready.is_none();
-                is_ready
-            }
-        }
-    }
 }
 
 impl Launched {
@@ -71,35 +58,72 @@ impl Launched {
             taken.values.push(x.to_owned());
             return Ok(true);
         }
-        let is_written = || Ok(self.is_written(self.parameter(arguments, index)?));
-        let noted = |error| Python::attach(|py| self.noted(py, arguments, index, error));
         if self.has_addresses
-            && let Some(found) = row_major(&x, &is_written).map_err(noted)?
+            && let Some(found) = row_major(&x)?
         {
-            let parameter = self.parameter(arguments, index)?;
-            let accepted = self.accepted.as_ref();
-            if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype)) {
-                return Ok(false);
-            }
-            if !taken.order(&found) {
-                return Ok(false);
-            }
-            if self.is_written(parameter) {
-                if !found.is_writable || index >= u64::BITS as usize {
-                    return Ok(false);
-                }
-                taken.written |= 1 << index;
-            }
-            let address = found.address.into_pyobject(x.py())?;
-            taken.values.push(address.into_any());
-            taken.held.extend(found.held);
-            return Ok(true);
+            return self.take_found(arguments, index, taken, &found);
         }
         let is_plain = is_plain(&x);
         if is_plain {
             taken.values.push(x.to_owned());
         }
-        Ok(is_plain)
+        Ok(is_plain || self.has_addresses && self.take_held(arguments, index, taken)?)
+    }
+
+    /// Takes a tensor of dlx, or what an object of a mixin class exports; returns whether it could.
+    #[inline(never)]
+    fn take_held<'py>(
+        &self,
+        arguments: &Arguments<'_, 'py>,
+        index: usize,
+        taken: &mut Taken<'py>,
+    ) -> PyResult<bool> {
+        let x = arguments.values[index];
+        let is_written = || Ok(self.is_written(self.parameter(arguments, index)?));
+        // This runs Python code.
+        let held = Python::attach(|py| {
+            held(&x, is_written).map_err(|error| self.noted(py, arguments, index, error))
+        });
+        let Some(held) = held? else {
+            return Ok(false);
+        };
+        if (held.ready).is_some_and(|on| !taken.agreed.add_ready(held.found.device, on)) {
+            return Ok(false);
+        }
+        taken.held.extend(held.inner);
+        self.take_found(arguments, index, taken, &held.found)
+    }
+
+    /// Takes the address of a tensor; returns whether it could.
+    #[inline(always)]
+    fn take_found<'py>(
+        &self,
+        arguments: &Arguments<'_, 'py>,
+        index: usize,
+        taken: &mut Taken<'py>,
+        found: &RowMajor,
+    ) -> PyResult<bool> {
+        let parameter = self.parameter(arguments, index)?;
+        let accepted = self.accepted.as_ref();
+        if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype)) {
+            return Ok(false);
+        }
+        match found.work_stream {
+            None => taken.is_on_cpu |= found.device == device::CPU,
+            Some(work_stream) if !taken.agreed.add(found.device, work_stream) => {
+                return Ok(false);
+            }
+            Some(_) => {}
+        }
+        if self.is_written(parameter) {
+            if !found.is_writable || index >= u64::BITS as usize {
+                return Ok(false);
+            }
+            taken.written |= 1 << index;
+        }
+        let address = found.address.into_pyobject(arguments.values[index].py())?;
+        taken.values.push(address.into_any());
+        Ok(true)
     }
 
     /// The stream to launch on, 0 without one; `None` if the libraries differ, or the devices.
