@@ -10,6 +10,7 @@ from typing import Any
 import dlx
 import pytest
 from support.cuda_producers import Framework, TableArray, framework
+from support.simulated_contexts import second_context
 from support.simulated_driver import Simulation, simulation
 from support.simulated_objects import GLOBAL, LEGACY, RELAXED, Stream
 
@@ -28,6 +29,11 @@ def launch(stream: int, *addresses: int) -> int:
 def write(*x: int, stream: int) -> int:
     """Queue kernels that write; return their stream."""
     return launch(stream, *x)
+
+
+def launch_two(x: int, y: int, stream: int) -> int:
+    """Queue kernels that write to both; return their stream."""
+    return launch(stream, x, y)
 
 
 @contextmanager
@@ -121,6 +127,36 @@ def test_tensors_on_two_streams_wait_for_each_other(
         for _ in range(3):
             assert write(x, y) == p.handle
             assert write(y, x) == q.handle
+    assert sim.races == []
+
+
+def test_views_of_blocks_on_two_streams_wait_for_each_other(
+    sim: Simulation, one: Framework
+) -> None:
+    """H1: no library is asked for the stream of a view, which is that of its block."""
+    p, q = sim.stream(), sim.stream()
+    with one.stream(sim.stream()):
+        a, b = one.full((4,)), one.full((4,))
+        with (
+            dlx.borrow(out=a, stream=p) as (x, _),
+            dlx.borrow(out=b, stream=q) as (y, _),
+        ):
+            for _ in range(3):
+                launch(p.handle, x.data_ptr)
+                launch(q.handle, y.data_ptr)
+                assert dlx.launcher(launch_two)(x, y) == p.handle
+                assert dlx.launcher(launch_two)(y, x) == q.handle
+    assert sim.races == []
+
+
+def test_a_tensor_on_the_legacy_stream_waits_for_that_of_its_own_context(
+    sim: Simulation, one: Framework
+) -> None:
+    """H8: the number of that of the current context is the same."""
+    tensor = dlx.from_dlpack(one.full((4,)), stream=LEGACY)
+    launch(LEGACY, tensor.data_ptr)
+    with second_context(sim).current():
+        dlx.launcher(launch_two)(tensor, tensor)
     assert sim.races == []
 
 
