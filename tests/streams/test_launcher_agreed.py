@@ -138,8 +138,8 @@ def test_views_of_blocks_on_two_streams_wait_for_each_other(
     with one.stream(sim.stream()):
         a, b = one.full((4,)), one.full((4,))
         with (
-            dlx.borrow(out=a, stream=p) as (x, _),
-            dlx.borrow(out=b, stream=q) as (y, _),
+            dlx.borrow(out=a, stream=p.handle) as (x, _),
+            dlx.borrow(out=b, stream=q.handle) as (y, _),
         ):
             for _ in range(3):
                 launch(p.handle, x.data_ptr)
