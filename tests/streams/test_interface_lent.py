@@ -174,6 +174,33 @@ def test_a_stream_that_another_argument_has_changed_is_asked_for_again(
     assert sim.races == []
 
 
+def test_a_stream_that_another_object_of_a_mixin_class_has_changed_is_asked_for_again(
+    sim: Simulation,
+) -> None:
+    """R150: what the class exports may be made when it is asked for."""
+    p, q, mine = sim.stream(), sim.stream(), sim.stream()
+    memory = sim.allocate(24)
+    p.write(memory)
+    x = Shown(memory, p)
+
+    class Made(dlx.ExchangeMixin, exchange="make"):
+        def __init__(self, shown: Shown) -> None:
+            self.shown = shown
+
+        @property
+        def make(self) -> Shown:
+            if self.shown is not x:
+                q.wait_for(p)
+                q.write(memory)
+                x.interface["stream"] = q.handle
+            return self.shown
+
+    other = Shown(sim.allocate(24), p)
+    with dlx.borrow(Made(x), Made(other), stream=mine) as (view, _, s):
+        write(s, view)
+    assert sim.races == []
+
+
 def test_a_hidden_interface_names_no_stream(sim: Simulation) -> None:
     """R143: the type has one, the object has not."""
 
