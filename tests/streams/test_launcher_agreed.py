@@ -171,6 +171,8 @@ def test_a_tensor_whose_library_has_left_its_stream_waits_for_that(
     q.wait_for(p)
     with one.stream(q):
         array += 1
+        p.wait_for(q)
+        launch(p.handle, tensor.data_ptr)
         write(tensor)
         array += 1
     assert sim.races == []
