@@ -71,7 +71,7 @@ impl Lent {
         }
     }
 
-    /// Forgets the stream that an interface has named: code of others has run since.
+    /// Forgets the stream that an interface has named, before the code of another tensor runs.
     pub(super) fn ask_again(&mut self) {
         self.then = None;
     }

@@ -38,8 +38,6 @@ pub(super) struct Loan {
     is_joined: bool,
     /// What the block's stream captured then, if that was asked.
     capture: Option<Capture>,
-    /// The class of the tensor that was lent last.
-    class: usize,
     /// The libraries of all `ordered` tensors, if they worked on the block's stream when it was entered.
     agreed: Option<Agreed>,
 }
@@ -53,7 +51,6 @@ impl Loan {
             ordered: Vec::new(),
             is_joined: false,
             capture: None,
-            class: 0,
             agreed: None,
         }
     }
@@ -84,12 +81,8 @@ impl Loan {
         written: Option<&str>,
         accepted: Option<(&Accepted, usize)>,
     ) -> PyResult<DLDevice> {
-        let class = x.get_type_ptr().addr();
-        if self.class != class {
-            self.class = class;
-            self.ordered
-                .iter_mut()
-                .for_each(|(_, lent)| lent.ask_again());
+        for (_, earlier) in &mut self.ordered {
+            earlier.ask_again();
         }
         let (mut snapshot, library, now) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {

@@ -91,11 +91,7 @@ pub(crate) fn lend(
             Ok((snapshot, None, None))
         }
         Way::Numpy => Ok((numpy::snapshot(x)?, None, None)),
-        Way::Mixin => {
-            let (snapshot, library, _) = lend(&innermost(x)?.0, stream, wanted)?;
-            // What another object of the class exports may be made now, on any stream.
-            Ok((snapshot, library, None))
-        }
+        Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                 let by_protocol = of_protocol(x, stream, wanted);

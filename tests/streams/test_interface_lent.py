@@ -133,7 +133,11 @@ class Counted(InterfaceDLPackArray):
 def test_an_interface_is_read_once_at_each_end_for_its_stream(
     sim: Simulation, kind: str, entry: int, stream: str, count: int
 ) -> None:
-    """R150: by `borrow`, and by a launcher; once more where it is the export, too."""
+    """R150: once more where it is the export, too, and where another one came after."""
+
+    def reads(arrays: list[Any]) -> list[int]:
+        return [x.reads for x in arrays]
+
     p, library = sim.stream(), framework(Counted)
     launch = dlx.launcher(lambda *arguments, stream: None)
     wanted = p if stream == "the library's" else sim.stream()
@@ -146,10 +150,10 @@ def test_an_interface_is_read_once_at_each_end_for_its_stream(
             )
             if by == "borrow":
                 with dlx.borrow(*arrays, stream=wanted):
-                    assert {x.reads for x in arrays} == {entry}
+                    assert reads(arrays) == [entry + 1] * (count - 1) + [entry]
             else:
                 launch(*arrays, stream=wanted)
-            assert {x.reads for x in arrays} == {entry + 1}
+            assert reads(arrays) == [entry + 2] * (count - 1) + [entry + 1]
 
 
 def test_a_stream_that_another_argument_has_changed_is_asked_for_again(
@@ -170,6 +174,30 @@ def test_a_stream_that_another_argument_has_changed_is_asked_for_again(
             return np.zeros(4).__array_interface__
 
     with dlx.borrow(x, Lazy(), stream=mine) as (view, _, s):
+        write(s, view)
+    assert sim.races == []
+
+
+def test_a_stream_that_another_array_of_the_class_has_changed_is_asked_for_again(
+    sim: Simulation,
+) -> None:
+    """R150: arrays that are computed when they are looked at."""
+    p, q, mine = sim.stream(), sim.stream(), sim.stream()
+    memory = sim.allocate(24)
+    p.write(memory)
+
+    class Lazy(Shown):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            if self is not x and x.interface["stream"] == p.handle:
+                q.wait_for(p)
+                q.write(memory)
+                x.interface["stream"] = q.handle
+            return super().__cuda_array_interface__
+
+    x = Lazy(memory, p)
+    other = Lazy(sim.allocate(24), p)
+    with dlx.borrow(x, other, stream=mine) as (view, _, s):
         write(s, view)
     assert sim.races == []
 
