@@ -5,23 +5,26 @@ mod functions;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::library::{call, check_fork, initialized, load, of_both, once};
 use functions::Functions;
 
 use super::error::Error;
 use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Run};
-use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 
+/// Of how many devices the primary contexts are remembered; those of others are retained at each use.
+const DEVICES: usize = 64;
+
 /// The loaded CUDA driver.
 pub(super) struct Cuda {
     functions: Functions,
-    /// The primary contexts in use, by device; never released.
-    primary: Lock<Vec<(i32, Context)>>,
+    /// The primary contexts in use, by device, or 0; never released.
+    primary: [AtomicUsize; DEVICES],
 }
 
 /// The CUDA driver, loaded and initialized.
@@ -42,7 +45,7 @@ impl Cuda {
         let functions = functions::find(library);
         let cuda = Self {
             functions,
-            primary: Lock::default(),
+            primary: [const { AtomicUsize::new(0) }; DEVICES],
         };
         call!(cuda, cuInit(0))?;
         initialized();
@@ -67,9 +70,14 @@ impl Cuda {
         }
     }
 
+    /// Where the primary context of a device is remembered.
+    fn place(&self, device: i32) -> Option<&AtomicUsize> {
+        self.primary.get(usize::try_from(device).ok()?)
+    }
+
     fn known_primary(&self, device: i32) -> Option<Context> {
-        let known = |(of, context): &(i32, Context)| (*of == device).then_some(*context);
-        self.primary.lock().iter().find_map(known)
+        let context = self.place(device)?.load(Ordering::Acquire);
+        (context != 0).then_some(context)
     }
 
     /// The primary context of a device, retained once for the process.
@@ -77,12 +85,13 @@ impl Cuda {
         if let Some(context) = self.known_primary(device) {
             return Ok(context);
         }
-        // Outside the lock, because it is slow. Two threads may both retain it, which is harmless: it is never
-        // released.
+        // Two threads may both retain it, which is harmless: it is never released.
         let mut context = null_mut();
         call!(self, cuDevicePrimaryCtxRetain(&mut context, device))?;
         let context = context.expose_provenance();
-        self.primary.lock().push((device, context));
+        if let Some(place) = self.place(device) {
+            place.store(context, Ordering::Release);
+        }
         Ok(context)
     }
 
@@ -240,7 +249,7 @@ mod tests {
         let cuda = Cuda {
             // SAFETY: NULL for each.
             functions: unsafe { Functions::find(|_, _| null_mut()) },
-            primary: Lock::default(),
+            primary: [const { AtomicUsize::new(0) }; DEVICES],
         };
         // SAFETY: no driver gets it.
         let stream = unsafe { RawStream::of_handle(0x5000) };

@@ -84,18 +84,28 @@ pub(crate) struct Current {
     previous: Option<Context>,
 }
 
-/// Makes `context` current in this thread, or else the primary context of `device`.
-pub(crate) fn enter(device: DLDevice, context: Option<Context>) -> Result<Current, Error> {
+/// Makes `context` current in this thread, or else the primary context of `device`; asks nothing if `outer`, which is
+/// current, is that.
+pub(crate) fn enter(
+    device: DLDevice,
+    context: Option<Context>,
+    outer: Option<&Current>,
+) -> Result<Current, Error> {
     let driver = of(device)?;
     let (context, is_permanent) = match context {
         Some(context) => (context, false),
         None => (driver.primary(device.device_id)?, true),
     };
+    let is_current =
+        outer.is_some_and(|outer| ptr::addr_eq(outer.driver, driver) && outer.context == context);
     Ok(Current {
         driver,
         context,
         is_permanent,
-        previous: driver.enter_context(context)?,
+        previous: match is_current {
+            true => None,
+            false => driver.enter_context(context)?,
+        },
     })
 }
 

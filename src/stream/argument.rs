@@ -8,14 +8,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCMHost};
-use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::interpreter::{PythonOwner, blocking};
+use crate::driver;
 use crate::stream::handle::{
     NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams, warn_if_experimental,
 };
 use crate::stream::object::PyStream;
 use crate::stream::order;
 use crate::types::device::Device;
-use crate::types::error::{Shown, type_name};
+use crate::types::error::{Error, Shown, type_name};
 
 /// What a `stream=` argument requests.
 #[derive(Clone)]
@@ -181,7 +182,7 @@ pub(crate) fn check_device(stream: Stream, device: DLDevice) -> PyResult<Stream>
     if stream.is_verified() {
         return Ok(stream);
     }
-    match order::verified(stream.clone()) {
+    match order::verified(&stream) {
         Ok(found) if found.serves(device) => Ok(found),
         Ok(found) => Err(elsewhere(found.handle(), found.device(), device).into()),
         Err(error) if error.is_absent() => Ok(stream),
@@ -224,7 +225,12 @@ impl PyStream {
         }
         let named = Stream::new(checked(handle, guess)?, guess, owner);
         let named = match device {
-            None if handle > 2 => named.of_its_device()?,
+            None if handle > 2 => {
+                // It may be of any device, none of whose contexts is to be made.
+                let find = || Ok::<_, Error>(driver::device_of_stream(guess, named.raw()?)?);
+                let device = blocking(find)?;
+                named.on(device)
+            }
             _ => check_device(named, guess)?,
         };
         Bound::new(stream.py(), Self::new(named))

@@ -144,7 +144,7 @@ impl End {
 /// A point after all work on `stream`; `None` while work queued on it becomes part of a graph.
 fn record(stream: &Stream) -> Result<Option<Event>, error::Error> {
     blocking(|| {
-        let (current, raw) = stream.in_this_thread().enter()?;
+        let (current, raw) = stream.in_this_thread().enter(None)?;
         match current.capture(raw)? {
             Capture::None => Ok(Some(Event::record(&current, raw, Capture::None)?)),
             _ => Ok(None),

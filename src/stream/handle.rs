@@ -216,21 +216,17 @@ impl Stream {
 
     /// The same stream, marked as belonging to its device.
     pub(crate) fn verified(self) -> Self {
+        let device = self.device;
+        self.on(device)
+    }
+
+    /// The same stream, which is known to be one of `device`.
+    pub(crate) fn on(self, device: DLDevice) -> Self {
         Self {
+            device,
             verified: true,
             ..self
         }
-    }
-
-    /// The stream of the same handle on the device that the driver reports.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::enter`].
-    pub(crate) fn of_its_device(self) -> Result<Self, Error> {
-        let find = || Ok::<_, Error>(driver::device_of_stream(self.device, self.raw()?)?);
-        let device = blocking(find)?;
-        Ok(Self { device, ..self }.verified())
     }
 
     /// Whether work on memory of `device` can be queued on the stream: managed memory takes streams of every GPU.
@@ -287,14 +283,17 @@ impl Stream {
             && self.context == other.context
     }
 
-    /// Makes the context of the stream current.
+    /// Makes the context of the stream current, perhaps that of `outer`, which is.
     ///
     /// # Errors
     ///
     /// As for [`Self::raw`]; those of the driver.
-    pub(crate) fn enter(&self) -> Result<(Current, driver::RawStream), Error> {
+    pub(crate) fn enter(
+        &self,
+        outer: Option<&Current>,
+    ) -> Result<(Current, driver::RawStream), Error> {
         let raw = self.raw()?;
-        Ok((driver::enter(self.device, self.context)?, raw))
+        Ok((driver::enter(self.device, self.context, outer)?, raw))
     }
 
     /// What the stream does with the work queued on it.
@@ -304,7 +303,7 @@ impl Stream {
     /// As for [`Self::enter`].
     pub(crate) fn capture(&self) -> Result<Capture, Error> {
         blocking(|| {
-            let (current, raw) = self.enter()?;
+            let (current, raw) = self.enter(None)?;
             Ok(current.capture(raw)?)
         })
     }

@@ -110,13 +110,13 @@ fn wait_for_all(
     }
     blocking(|| {
         let explain = |error| unable(streams.first(), consumer, error);
-        let mut side = Side::of(consumer).map_err(explain)?;
-        side.check_context()?;
+        let mut side = Side::of(consumer, None).map_err(explain)?;
+        side.check_device()?;
         if others().count() + points.len() > 1 {
             check(&side, waits, joined)?;
         }
         for producer in others() {
-            let ahead = Side::of(producer).map_err(explain)?;
+            let ahead = Side::of(producer, Some(&side.current)).map_err(explain)?;
             waits.allow(&ahead, &side, joined)?;
             let event = ahead.record()?;
             let capture = ahead.capture;
@@ -138,7 +138,7 @@ fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
     let mut known: Option<(&Stream, Capture)> = None;
     let others = waits.streams.iter();
     for producer in others.filter(|stream| !stream.is(side.stream)) {
-        let ahead = Side::of(producer)?;
+        let ahead = Side::of(producer, Some(&side.current))?;
         waits.allow(&ahead, side, joined)?;
         match known {
             Some((_, capture)) if capture == ahead.capture => {}
@@ -168,7 +168,7 @@ pub(crate) fn leave(
         return (None, Ok(()));
     }
     blocking(|| {
-        let ahead = match Side::of(producer) {
+        let ahead = match Side::of(producer, None) {
             Ok(ahead) => ahead,
             Err(error) => return (None, Err(error)),
         };
@@ -182,7 +182,7 @@ pub(crate) fn leave(
         let mut result = Ok(());
         for consumer in others() {
             let join = || {
-                let side = Side::of(consumer)?;
+                let side = Side::of(consumer, Some(&ahead.current))?;
                 allow(&ahead, &side, Joined::Never)?;
                 Ok(side)
             };
@@ -200,7 +200,7 @@ pub(crate) fn leave(
         };
         for consumer in allowed {
             let wait = || {
-                let (_current, raw) = consumer.enter()?;
+                let (_current, raw) = consumer.enter(Some(&ahead.current))?;
                 Ok(end.wait(raw)?)
             };
             result = result.and(wait());
@@ -234,7 +234,7 @@ pub(crate) fn finish(stream: &Stream) -> Result<(), Error> {
 /// As for [`after`].
 pub(crate) fn point(producer: &Stream) -> Result<Arc<Event>, Error> {
     blocking(|| {
-        let side = Side::of(producer)?;
+        let side = Side::of(producer, None)?;
         match side.capture {
             Capture::None | Capture::Active(_) => Ok(Arc::new(side.record()?)),
             Capture::Implicit => Err(implicit(producer)),
@@ -243,21 +243,18 @@ pub(crate) fn point(producer: &Stream) -> Result<Arc<Event>, Error> {
     })
 }
 
-/// The stream with the device that the driver reports (R86). A capturing stream is returned as it is: asking for its
-/// context would invalidate the capture.
+/// The stream with the device that the driver reports (R86). A capturing stream is returned as it is.
 ///
 /// # Errors
 ///
 /// Those of the driver.
-pub(crate) fn verified(stream: Stream) -> Result<Stream, Error> {
-    let found = blocking(|| {
-        let side = Side::of(&stream)?;
-        match side.capture {
-            Capture::None => Ok::<_, Error>(Some(stream.clone().of_its_device()?)),
-            _ => Ok(None),
-        }
-    })?;
-    Ok(found.unwrap_or(stream))
+pub(crate) fn verified(stream: &Stream) -> Result<Stream, Error> {
+    let device = blocking(|| Ok::<_, Error>(Side::of(stream, None)?.device()?))?;
+    let stream = stream.clone();
+    Ok(match device {
+        Some(device) => stream.on(device),
+        None => stream,
+    })
 }
 
 /// Blocks until all work queued on `stream` is done, detached from the interpreter.
@@ -267,7 +264,7 @@ pub(crate) fn verified(stream: Stream) -> Result<Stream, Error> {
 /// `BufferError` while it captures a graph; errors of the driver.
 pub(crate) fn synchronize(stream: &Stream) -> Result<(), Error> {
     blocking(|| {
-        let side = Side::of(stream)?;
+        let side = Side::of(stream, None)?;
         match side.capture {
             Capture::None => Ok(side.current.synchronize(side.raw)?),
             _ => Err(Error::refused(format!(

@@ -72,7 +72,7 @@ impl DeviceMemory {
             return Ok(Self(None));
         }
         let (address, is_pooled, number) = blocking(|| {
-            let (current, raw) = stream.enter()?;
+            let (current, raw) = stream.enter(None)?;
             let number = if stream.is_kept() {
                 None
             } else {
@@ -151,7 +151,7 @@ struct Unpooled {
 impl Drop for Unpooled {
     fn drop(&mut self) {
         let freed: Result<(), Error> = blocking(|| {
-            let (current, _) = self.stream.in_this_thread().enter()?;
+            let (current, _) = self.stream.in_this_thread().enter(None)?;
             let _relaxed = current.relaxed()?;
             // SAFETY: allocated by `DeviceMemory::new`. Whoever drops this has waited for the last work on it.
             Ok(unsafe { current.free_unpooled(self.address) }?)
@@ -233,7 +233,7 @@ impl Allocation {
     /// Frees the block in the order of `stream`; returns false while that captures, or is not the block's own any more.
     fn free_on(&self, stream: &Stream) -> Result<bool, Error> {
         let freed = blocking(|| {
-            let (current, raw) = stream.in_this_thread().enter()?;
+            let (current, raw) = stream.in_this_thread().enter(None)?;
             if current.capture(raw)? != Capture::None {
                 return Ok(Freed::Not);
             }

@@ -22,14 +22,14 @@ Row = tuple[int, int, int]
 ROWS: dict[str, Row] = {
     "import for the library's own stream": (0, 0, 0),
     "its release": (0, 0, 0),
-    "import for another stream": (1, 1, 8),
+    "import for another stream": (1, 1, 7),
     "its release, deferred": (1, 0, 4),
-    "borrow on 1 stream, enter": (1, 1, 12),
-    "borrow on 1 stream, leave": (1, 1, 8),
-    "borrow on 2 streams, enter": (2, 2, 21),
-    "borrow on 2 streams, leave": (1, 2, 12),
-    "borrow on 3 streams, enter": (3, 3, 28),
-    "borrow on 3 streams, leave": (1, 3, 16),
+    "borrow on 1 stream, enter": (1, 1, 9),
+    "borrow on 1 stream, leave": (1, 1, 6),
+    "borrow on 2 streams, enter": (2, 2, 15),
+    "borrow on 2 streams, leave": (1, 2, 8),
+    "borrow on 3 streams, enter": (3, 3, 20),
+    "borrow on 3 streams, leave": (1, 3, 10),
 }
 
 

@@ -15,7 +15,7 @@ use crate::types::error::Error;
 /// `run` is from the bytes, to room for them that nothing else uses, both until `stream` has run the copy.
 pub(super) unsafe fn call(run: Run, stream: &Stream, wait: bool) -> Result<(), Error> {
     blocking(|| {
-        let (current, raw) = stream.enter()?;
+        let (current, raw) = stream.enter(None)?;
         let _relaxed = current.relaxed()?;
         // SAFETY: the caller's promise.
         let queued = unsafe { current.copy(run, raw) };

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::abi::DLDevice;
 use crate::driver;
 use crate::driver::{Capture, Current, Event, RawStream};
 use crate::stream::handle::{Stream, elsewhere};
@@ -16,8 +17,9 @@ pub(super) struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn of(stream: &'a Stream) -> Result<Self, Error> {
-        let (current, raw) = stream.enter()?;
+    /// The stream, perhaps in the context of `outer`, which is current.
+    pub(super) fn of(stream: &'a Stream, outer: Option<&Current>) -> Result<Self, Error> {
+        let (current, raw) = stream.enter(outer)?;
         let capture = current.capture(raw)?;
         Ok(Self {
             stream,
@@ -35,17 +37,25 @@ impl<'a> Side<'a> {
         event.wait(self.raw)
     }
 
+    /// The device that the driver reports; `None` while the stream captures: asking for its context would invalidate that.
+    pub(super) fn device(&self) -> Result<Option<DLDevice>, driver::Error> {
+        let said = self.stream.device();
+        match self.capture {
+            Capture::None if self.current.owns(self.raw)? => Ok(Some(said)),
+            Capture::None => driver::device_of_stream(said, self.raw).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Refuses a stream of another device than it is said to be of (R86).
-    pub(super) fn check_context(&self) -> Result<(), Error> {
-        let stream = self.stream;
-        if stream.is_verified() || self.capture != Capture::None || self.current.owns(self.raw)? {
+    pub(super) fn check_device(&self) -> Result<(), Error> {
+        let (stream, said) = (self.stream, self.stream.device());
+        if stream.is_verified() {
             return Ok(());
         }
-        let found = driver::device_of_stream(stream.device(), self.raw)?;
-        if found == stream.device() {
-            Ok(())
-        } else {
-            Err(elsewhere(stream.handle(), found, stream.device()))
+        match self.device()? {
+            Some(found) if found != said => Err(elsewhere(stream.handle(), found, said)),
+            _ => Ok(()),
         }
     }
 }
