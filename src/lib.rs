@@ -77,8 +77,6 @@ mod _core {
     #[pymodule_export]
     use crate::convert::function::only_exports;
     #[pymodule_export]
-    use crate::convert::importer::Kept;
-    #[pymodule_export]
     use crate::convert::namespace::array_type;
     #[cfg(target_os = "linux")]
     #[pymodule_export]

@@ -32,7 +32,6 @@ __all__ = [
     "CudaError",
     "DType",
     "Device",
-    "Kept",
     "Kind",
     "Stream",
     "Tensor",
@@ -784,14 +783,6 @@ def only_exports(x: object, /) -> bool:
 
 def bridged_type() -> type[Any]: ...
 def launched_type() -> type[Any]: ...
-
-@final
-class Kept:
-    """The dtypes that a library was seen to keep, while its importer is the same."""
-
-    def __new__(cls) -> Self: ...
-    def seen_by(self, importer: object, /) -> None:
-        """Start over, unless ``importer`` is that of the last call."""
 
 def array_type(namespace: object, /) -> type[Any]:
     """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.

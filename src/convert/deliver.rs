@@ -306,7 +306,6 @@ pub(super) fn to_function<'py>(
         readonly = false;
     }
     let given = Given::of(snapshot.dl_tensor());
-    let kept = importer.kept();
     let mut made = call_with(function, &[tensor.as_any()]);
     let refused = |error: &PyErr| is_refusal(py, error);
     if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
@@ -337,7 +336,7 @@ pub(super) fn to_function<'py>(
     }
     let made = given.accepted(made, target)?;
     let look = importer.look(&made);
-    given.check_dtype(&made, look.as_ref(), (importer, kept), target, asked.dtype)?;
+    given.check_dtype(&made, look.as_ref(), importer, target, asked.dtype)?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
         given.check_shared(look.as_ref().unwrap_or(&made), target)?;
     }

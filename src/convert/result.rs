@@ -13,7 +13,7 @@ use pyo3::types::{PyString, PyType};
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::adapters::{jax, numpy};
-use crate::convert::importer::{Importer, KeptSince};
+use crate::convert::importer::Importer;
 use crate::convert::target::Target;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
@@ -64,25 +64,20 @@ impl Given {
     }
 
     /// Refuses a result with another dtype than the given one or the one `asked` for (JAX without x64 narrows 64-bit
-    /// types, MLX has no float64). A library that keeps what it is given is asked once for each dtype; `kept` is from before
-    /// the result was made.
+    /// types, MLX has no float64).
     pub(super) fn check_dtype(
         &self,
         made: &Bound<'_, PyAny>,
         look: Option<&Bound<'_, PyAny>>,
-        (importer, kept): (&Importer, Option<KeptSince<'_>>),
+        importer: &Importer,
         target: &Target<'_>,
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
-        if kept.as_ref().is_some_and(|kept| kept.has(self.dtype)) {
-            return Ok(());
-        }
-        let namespace = importer.namespace(py);
         let dtype_of = |made| seen(made).map(|snapshot| snapshot.meta().dtype);
         let found = match look {
             Some(look) => dtype_of(look),
-            None => self.named(made, namespace),
+            None => self.named(made, importer.namespace(py)),
         };
         // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
         let found = found.or_else(|error| match is_urgent(py, &error) {
@@ -104,15 +99,7 @@ impl Given {
                     }
                 )))
             }
-            Ok(found) => {
-                if let Some(kept) = kept
-                    && found == self.dtype
-                {
-                    kept.add(found);
-                }
-                Ok(())
-            }
-            Err(_) => Ok(()),
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

@@ -17,7 +17,7 @@ from support.optional_libraries import needs
 LISTED = {
     (row.module, row.attribute)
     for row in [*chain(*importers._CLASSES.values()), *importers._BETTER.values()]
-    if row.kept is not None
+    if row.shows_memory
 }
 
 

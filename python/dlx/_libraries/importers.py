@@ -6,7 +6,7 @@ import sys
 from operator import attrgetter
 from typing import NamedTuple
 
-from .._core import Kept, type_name
+from .._core import type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,12 +29,8 @@ class Row(NamedTuple):
     """None for the ``from_dlpack`` of the module."""
     look: Look | None = None
     """Returns what shows the memory of a result in less time than the result."""
-    kept: Kept | None = None
-    """The dtypes that the library was seen to keep, if one result for each shows it.
-
-    So it is where nothing but the dtype of a tensor decides which dtype it makes, and
-    what the library exports is the memory of its arrays, never a copy.
-    """
+    shows_memory: bool = False
+    """Whether what the library exports is the memory of its arrays, never a copy."""
 
 
 class Found(NamedTuple):
@@ -44,12 +40,9 @@ class Found(NamedTuple):
     namespace: Any = None
     """What names the dtypes of the library."""
     look: Look | None = None
-    kept: Kept | None = None
+    shows_memory: bool = False
     lasts: Lasts = "once"
     """``"while named"``: as long as it is ``from_dlpack`` of the namespace."""
-
-
-_of_tensorflow, _of_warp, _of_onnxruntime = Kept(), Kept(), Kept()
 
 
 def _library(name: str) -> Any:
@@ -180,12 +173,9 @@ def _is_packed(tensor: Tensor) -> bool:
 
 
 def _onnxruntime(tensor: Tensor) -> Any:
-    own = _library("onnxruntime").OrtValue.from_dlpack
-    function = getattr(own, "__func__", own)
-    _of_onnxruntime.seen_by(function)
     # Of a tensor it would ask for the dtype, by what that prints, to tell bools that
     # are exported as bytes; dlx exports them as bools.
-    return own(tensor.__dlpack__())
+    return _library("onnxruntime").OrtValue.from_dlpack(tensor.__dlpack__())
 
 
 def _tensorflow(tensor: Tensor) -> Any:
@@ -194,12 +184,10 @@ def _tensorflow(tensor: Tensor) -> Any:
     alignment = _alignments.get(sysconfig) or _alignment(sysconfig)
     # Its kernels crash on memory that is less aligned than its own.
     aligned = tensor.data_ptr % alignment == 0
-    function = tf.experimental.dlpack.from_dlpack
-    _of_tensorflow.seen_by(function)
     # It takes nothing but a capsule, and no newer one.
     capsule = tensor.__dlpack__() if aligned else tensor.__dlpack__(copy=True)
     try:
-        return function(capsule)
+        return tf.experimental.dlpack.from_dlpack(capsule)
     except tf.errors.OpError as error:
         raise BufferError(error.message) from error
 
@@ -222,9 +210,7 @@ def _alignment(sysconfig: Any) -> int:
 def _warp(tensor: Tensor) -> Any:
     if tensor.ndim == 0:
         raise BufferError("an array of Warp has at least one dimension")
-    function = _library("warp").from_dlpack
-    _of_warp.seen_by(function)
-    return function(tensor)
+    return _library("warp").from_dlpack(tensor)
 
 
 def _tinygrad(tensor: Tensor) -> Any:
@@ -254,12 +240,12 @@ _CLASSES: dict[str, tuple[Row, ...]] = {
         Row("array_api_strict", "_array_object.Array", look=attrgetter("_array")),
     ),
     "array": (
-        Row("mlx.core", "array", kept=Kept()),
-        Row("warp", "array", _warp, kept=_of_warp),
+        Row("mlx.core", "array", shows_memory=True),
+        Row("warp", "array", _warp, shows_memory=True),
     ),
     "Tensor": (
-        Row("tvm_ffi", "Tensor", kept=Kept()),  # it keeps the struct that it is given
-        Row("tensorflow", "Tensor", _tensorflow, kept=_of_tensorflow),
+        Row("tvm_ffi", "Tensor", shows_memory=True),  # it keeps the struct that it is given
+        Row("tensorflow", "Tensor", _tensorflow, shows_memory=True),
         Row("tinygrad.tensor", "Tensor", _tinygrad),
     ),
 }
@@ -267,9 +253,9 @@ _CLASSES: dict[str, tuple[Row, ...]] = {
 # Classes with a ``from_dlpack``, in place of which another importer is used.
 _BETTER = {
     "FixedShapeTensorArray": Row(
-        "pyarrow", "FixedShapeTensorArray", _pyarrow_fixed_shape, kept=Kept()
+        "pyarrow", "FixedShapeTensorArray", _pyarrow_fixed_shape, shows_memory=True
     ),
-    "OrtValue": Row("onnxruntime", "OrtValue", _onnxruntime, kept=_of_onnxruntime),
+    "OrtValue": Row("onnxruntime", "OrtValue", _onnxruntime, shows_memory=True),
 }
 
 
@@ -328,11 +314,8 @@ def _of_package(cls: type) -> Found | None:
                 lasts = "once"
             else:
                 lasts = "while named" if row.importer is None else "always"
-            kept = row.kept
-            if row.importer is None and kept is not None:
-                kept = Kept()  # what another importer kept shows nothing of this
             own = row.importer or module.from_dlpack
-            return Found(own, module, row.look, kept, lasts)
+            return Found(own, module, row.look, row.shows_memory, lasts)
     package: Any = getattr(cls, "__module__", None)
     while isinstance(package, str) and package:
         module = modules.get(package)
@@ -364,11 +347,13 @@ def importing(cls: type) -> Found:
             if (is_of and cls.__flags__ & _IMMUTABLE_TYPE) or (
                 getattr(modules.get(row.module), name, None) is cls
             ):
-                return Found(row.importer, kept=row.kept, lasts="always")
+                return Found(
+                    row.importer, shows_memory=row.shows_memory, lasts="always"
+                )
         if not cls.__flags__ & _IMMUTABLE_TYPE:
             return Found(own)
-        keeps = getattr(modules.get("pyarrow"), name, None) is cls
-        return Found(own, kept=Kept() if keeps else None, lasts="always")
+        shows = getattr(modules.get("pyarrow"), name, None) is cls
+        return Found(own, shows_memory=shows, lasts="always")
     return importing_by_package(cls)
 
 
