@@ -783,7 +783,6 @@ def only_exports(x: object, /) -> bool:
 
 def bridged_type() -> type[Any]: ...
 def launched_type() -> type[Any]: ...
-
 def array_type(namespace: object, /) -> type[Any]:
     """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
 

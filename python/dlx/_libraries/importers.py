@@ -244,7 +244,8 @@ _CLASSES: dict[str, tuple[Row, ...]] = {
         Row("warp", "array", _warp, shows_memory=True),
     ),
     "Tensor": (
-        Row("tvm_ffi", "Tensor", shows_memory=True),  # it keeps the struct that it is given
+        # It keeps the struct that it is given.
+        Row("tvm_ffi", "Tensor", shows_memory=True),
         Row("tensorflow", "Tensor", _tensorflow, shows_memory=True),
         Row("tinygrad.tensor", "Tensor", _tinygrad),
     ),
