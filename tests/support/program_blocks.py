@@ -31,7 +31,7 @@ class BlockOperations(LibraryOperations):
             return
         order: dict[str, Any] = {}
         if self.unordered or stream is not None:
-            order["stream"] = self.order(self.streams[stream or kinds])
+            order["stream"] = self.order(self.streams[stream or kinds], kinds)
         if out and not getattr(lent[-1], "readonly", False):
             order["out"] = lent.pop()
         block = dlx.borrow(*lent, **order)
@@ -61,7 +61,7 @@ class BlockOperations(LibraryOperations):
         items, lent = self._lend([a, b, a + 1][: 1 + b % 3], c)
         if not items:
             return
-        order = {} if c % 4 else {"stream": self.order(self.streams[b])}
+        order = {} if c % 4 else {"stream": self.order(self.streams[b], c)}
         # The streams that they work on live until the call has ended.
         held = [library.current_stream() for library in self.libraries]
         launched: list[Stream] = []
@@ -97,7 +97,7 @@ class BlockOperations(LibraryOperations):
         if item is not None:
             item.lent = True
             given = self.unordered or b % 3
-            stream = self.order(self.streams[b]) if given else None
+            stream = self.order(self.streams[b], c) if given else None
             block = item.tensors[-1].use(stream=stream)
             self._enter("use", block, [(item, False)], b)
 

@@ -39,8 +39,8 @@ class ImportOperations(State):
         if item is None:
             return
         release = self.release or RELEASES[c % len(RELEASES)]
-        stream = self.order(self.streams[b]) if c % 5 else None
-        if release == "record_stream" and (stream is None or self.unordered):
+        stream = self.order(self.streams[b], c) if c % 5 else None
+        if release == "record_stream" and not isinstance(stream, Stream):
             release = "auto"
         array = item.array
         order: dict[str, Any] = {"stream": stream, "release": release}
@@ -87,7 +87,7 @@ class ImportOperations(State):
             released=lambda: managed.deleter(addressof(managed)) or place,
         )
         array.free()
-        stream = self.order(self.streams[b]) if c % 3 else None
+        stream = self.order(self.streams[b], c) if c % 3 else None
         item = Item(library, None)
         item.tensors.append(
             self.call("take_arrow", lambda: dlx.from_dlpack(shown, stream=stream))
@@ -100,7 +100,10 @@ class ImportOperations(State):
         if item is None:
             return
         stream, before = self.streams[b], item.tensors[-1].stream
-        order: Any = {"stream": self.order(stream), "release": self.release or "auto"}
+        order: Any = {
+            "stream": self.order(stream, c),
+            "release": self.release or "auto",
+        }
         last = item.tensors[-1]
         tensor = self.call("take_again", lambda: dlx.from_dlpack(last, **order))
         self.fork(stream)

@@ -169,9 +169,15 @@ class State:
         """Have streams of the same machine."""
         self.streams = Streams(self.sim)
 
-    def order(self, stream: Stream) -> Any:
-        """Return what is passed as `stream=`."""
-        return -1 if self.unordered else stream
+    def order(self, stream: Stream, number: int) -> Any:
+        """Return what is passed as `stream=`; half of the numbers make it a handle."""
+        if self.unordered:
+            return -1
+        if number % 24 < 12:
+            return stream
+        # Whoever passes a handle keeps the stream alive.
+        self.kept.append(stream)
+        return stream.handle
 
     def find(self, number: int, allowed: Callable[[Item], bool]) -> Item | None:
         """Choose one of the items."""
