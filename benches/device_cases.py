@@ -53,6 +53,7 @@ def _scope(libraries: dict[str, ModuleType], own: int) -> Scope:
     """16 tensors of 3 by 4 float32 of each kind, of libraries that work on `own`."""
     scope: Scope = dict(libraries)
     scope |= {"own": own or DEFAULT, "other": OTHER}
+    scope["dlpack"] = {"max_version": (1, 3)}
     scope |= {"one": _one, "three": _three, "many": _many}
     c, np, torch = map(libraries.get, ("c", "np", "torch"))
     if c:
@@ -133,6 +134,8 @@ def _several(kind: str, x: str, count: int, setup: Setup = on_stream) -> list[Ro
     on_host = given.replace(x, f"h{x}")
     what = f"{count} {kind}{'s' * (count > 1)} on a device"
     what += "" if setup is on_stream else ", its default stream"
+    exports = ", ".join(f"{each}.__dlpack__(**dlpack)" for each in given.split(", "))
+    dlpack = [("their __dlpack__", exports)] if (x, count) == ("t", 3) else []
     borrow = (f"dlx.borrow({what})", "with dlx.borrow({}): pass")
     launch = (f"dlx.launcher, {what}", f"launch_{function}({{}})")
     ways = ((borrow, f"c.launch({given})"), (launch, f"c.call({function}, {given})"))
@@ -142,6 +145,7 @@ def _several(kind: str, x: str, count: int, setup: Setup = on_stream) -> list[Ro
         for theirs in (
             (_BY_HAND, by_hand),
             (_TVM_FFI, f"nop({given})"),
+            *dlpack,
             (_HOST, ours.format(on_host)),
         )
     ]

@@ -1,4 +1,8 @@
-"""The picture of `docs/performance.md`: ns per hop, dlx beside the rest."""
+"""The pictures of the README and of `docs/performance.md`: dlx beside the rest.
+
+Each names its bars and what they are of; the README's says word for word what was
+measured, on a machine without a GPU.
+"""
 
 import math
 import statistics
@@ -8,8 +12,8 @@ from typing import NamedTuple
 
 from results import Document
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs" / "performance.svg"
-COLOURS = {"dlx": "#d1495b", "C by hand": "#3d405b"}
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+OWN, BY_HAND = "#d1495b", "#3d405b"
 OTHER = "#b8bcc8"
 WIDTH = 720
 LEFT = 280  # where the bars begin, to the right of the names
@@ -58,31 +62,78 @@ HOPS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-class Bar(NamedTuple):
-    """One bar of the picture."""
+# Each bar: its name, the path whose row has it, and the column, which is dlx's or not.
+LAUNCH = "dlx.launcher, 3 torch tensors on a device"
+LAUNCHES = (
+    ("C by hand", LAUNCH, "C by hand"),
+    ("dlx.launcher", LAUNCH, ""),
+    ("tvm-ffi", LAUNCH, "tvm-ffi call"),
+    ("dlx.borrow", "dlx.borrow(3 torch tensors on a device)", ""),
+    ("__dlpack__", LAUNCH, "their __dlpack__"),
+)
 
-    hop: str
+
+class Bar(NamedTuple):
+    """One bar of a picture."""
+
+    group: str
     name: str
     ns: float
 
 
-def bars(runs: Document) -> list[Bar]:
-    """Return the bars: for each hop dlx first, the others from fast to slow."""
+class Picture(NamedTuple):
+    """A picture: a block of bars for each group, of logarithmic length."""
+
+    file: Path
+    title: str
+    bars: list[Bar]
+    caption: list[str]
+
+
+def time(runs: Document, path: str, against: str = "") -> float | None:
+    """Return dlx's time of a path, or that of what it is compared with.
+
+    dlx's is the median over its rows: the minimum of several would be unfair to the
+    single times of the others.
+    """
+    rows = [row for row in runs["rows"] if row["path"] == path]
+    if not against:
+        own = [row["dlx"] for row in rows if row["dlx"] is not None]
+        return statistics.median(own) if own else None
+    return next((row["its"] for row in rows if row["against"] == against), None)
+
+
+def where(runs: Document) -> str:
+    """Say where and when it was measured."""
+    about = runs["machine"]
+    return f"{about['cpu']}, Python {about['python']}, {about['date'][:10]}"
+
+
+def hops(runs: Document) -> Picture:
+    """Return the page's picture: dlx first, the others from fast to slow."""
     drawn = []
     for hop, (path, others) in HOPS.items():
-        rows = [row for row in runs["rows"] if row["path"] == path]
-        own = [row["dlx"] for row in rows if row["dlx"] is not None]
-        if not own:
-            continue
-        # The minimum of several would be unfair to the single times of the others.
-        drawn.append(Bar(hop, "dlx", statistics.median(own)))
-        rest = [
-            Bar(hop, others[row["against"]], row["its"])
-            for row in rows
-            if row["against"] in others and row["its"] is not None
-        ]
-        drawn += sorted(rest, key=lambda bar: bar.ns)
-    return drawn
+        named = [("dlx", time(runs, path))]
+        rest = [(name, time(runs, path, each)) for each, name in others.items()]
+        named += sorted(rest, key=lambda bar: bar[1] or 0)
+        drawn += [Bar(hop, name, ns) for name, ns in named if ns is not None]
+    title = "ns per hop of a small CPU tensor (log scale)"
+    return Picture(DOCS / "performance.svg", title, drawn, [where(runs)])
+
+
+def launches(device: Document) -> Picture:
+    """Return the README's picture: three tensors of torch on their way to a kernel."""
+    timed = [(name, time(device, *column)) for name, *column in LAUNCHES]
+    drawn = [Bar("three torch tensors", *bar) for bar in timed if bar[1] is not None]
+    drawn.sort(key=lambda bar: bar.ns)
+    title = "ns of the host until a kernel can run on three CUDA tensors (log scale)"
+    caption = [
+        "Measured without a GPU: the tensors are on the CPU and claim CUDA, the driver",
+        "does nothing, and the function launches nothing. Their __dlpack__ is that of CPU",
+        "tensors, and exports for no stream.",
+        where(device),
+    ]
+    return Picture(DOCS / "launch.svg", title, drawn, caption)
 
 
 def amount(ns: float) -> str:
@@ -95,18 +146,19 @@ def text(x: float, y: float, said: str, attributes: str = "") -> str:
     return f'<text x="{x:g}" y="{y + 4:g}"{attributes}>{escape(said)}</text>'
 
 
-def svg(runs: Document) -> str:
-    """Return the picture: a block of bars for each hop, of logarithmic length."""
-    about = runs["machine"]
-    lines, y, hop = [], 30, ""
-    lines.append(text(WIDTH / 2, 14, "ns per hop of a small CPU tensor (log scale)", M))
-    for bar in bars(runs):
+def svg(picture: Picture) -> str:
+    """Draw a picture."""
+    lines, y, group = [], 30, ""
+    lines.append(text(WIDTH / 2, 14, picture.title, M))
+    for bar in picture.bars:
         bold = ' font-weight="bold"'
-        if bar.hop != hop:
-            y, hop = y + 10, bar.hop
-            lines.append(text(LEFT - 140, y, hop, E + bold))
-        weight = bold if bar.name == "dlx" else ""
-        colour, long = COLOURS.get(bar.name, OTHER), math.log10(bar.ns) * DECADE
+        if bar.group != group:
+            y, group = y + 10, bar.group
+            lines.append(text(LEFT - 140, y, group, E + bold))
+        is_own = bar.name.startswith("dlx")
+        weight = bold if is_own else ""
+        colour = OWN if is_own else BY_HAND if bar.name == "C by hand" else OTHER
+        long = math.log10(bar.ns) * DECADE
         lines += [
             text(LEFT - 6, y, bar.name, E + weight),
             f'<rect x="{LEFT}" y="{y - 8}" width="{long:.1f}" height="16" '
@@ -114,9 +166,11 @@ def svg(runs: Document) -> str:
             text(LEFT + round(long) + 5, y, amount(bar.ns), weight),
         ]
         y += STEP
-    caption = f"{about['cpu']}, Python {about['python']}, {about['date'][:10]}"
-    lines.append(text(WIDTH / 2, y + 10, caption, M))
-    size = f'width="{WIDTH}" height="{y + 24}"'
+    for said in picture.caption:
+        y += 10
+        lines.append(text(WIDTH / 2, y, said, M))
+        y += 6
+    size = f'width="{WIDTH}" height="{y + 8}"'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
@@ -126,3 +180,8 @@ def svg(runs: Document) -> str:
             "</svg>\n",
         ]
     )
+
+
+def pictures(summary: Document) -> list[Picture]:
+    """Return all pictures of what was measured."""
+    return [hops(summary["runs"]), launches(summary["device"])]

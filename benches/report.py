@@ -3,19 +3,19 @@
     python benches/report.py
 
 writes the table of `docs/performance.md`, between `<!-- begin NAME -->` and
-`<!-- end -->`, and the page's picture. The rest of that page is written by hand. All
-other tables are a page of the site, which `tables` returns.
+`<!-- end -->`, and the pictures of `picture.py`. The rest of that page is written by
+hand. All other tables are a page of the site, which `tables` returns.
 """
 
 import json
 import re
 
 from instruction_paths import FLOORS, PATHS
-from picture import PICTURE, svg
+from picture import DOCS, pictures, svg
 from results import RESULTS, Document
 from summary import load
 
-PAGE = PICTURE.with_name("performance.md")
+PAGE = DOCS / "performance.md"
 BLOCK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # The rows of the page: a path, and what it is compared with.
 CHOSEN = [
@@ -263,4 +263,5 @@ def page(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text()))
-    PICTURE.write_text(svg(load()["runs"]))
+    for picture in pictures(load()):
+        picture.file.write_text(svg(picture))

@@ -123,7 +123,11 @@ def inspect(x: object, *, exports: bool = True) -> Inspection:
     an export says. A type says which protocols and which table its instances have.
 
     It raises nothing for ``x``: what ``x`` itself raises is part of the result.
-    `docs/inspect.md` explains each line.
+
+    >>> import numpy as np
+    >>> print(dlx.inspect(np.ones(3)))  # doctest: +ELLIPSIS
+    numpy.ndarray, numpy ...
+    protocols  __dlpack__, __dlpack_device__, __array_interface__, ...
     """
     found: Inspection = _door("check", "inspect")(x, exports=exports)
     return found
@@ -194,8 +198,19 @@ def launcher(
     another dtype, on another device, not row-major, or not known to be writable and in
     ``out``; and if nothing says which stream the function launches on. Raises
     ``TypeError`` for a function whose calls do not run it (coroutines, generators) and
-    ``ValueError`` for ``out`` and ``dtype`` that name no parameter. Sources: R122,
-    R143, H1, H2.
+    ``ValueError`` for ``out`` and ``dtype`` that name no parameter.
+
+    >>> import numpy as np
+    >>> from ctypes import c_double
+    >>> @dlx.launcher(out="y", dtype="float64")
+    ... def double(x, y, n):
+    ...     x, y = ((c_double * n).from_address(each) for each in (x, y))
+    ...     for i in range(n):
+    ...         y[i] = 2 * x[i]
+    >>> y = np.zeros(3)
+    >>> double(np.arange(3.0), y, 3)
+    >>> y
+    array([0., 2., 4.])
     """
     from ._functions.launcher import launched
 
@@ -212,6 +227,9 @@ class Pointer:
 
     That is what Triton's kernels take. Made by `as_pointer` and by `launcher` with
     ``give="pointer"``, whose pointers end with the call.
+
+    >>> dlx.Pointer(dlx.empty(3, "int8")).dtype
+    dlx.DType('int8')
     """
 
     __slots__ = {"__weakref__": "", "_tensor": "What it points to."}
@@ -254,6 +272,10 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
     wait for what was launched.
 
     Raises the exceptions of `from_dlpack`.
+
+    >>> import numpy as np
+    >>> dlx.as_pointer(np.ones(3))
+    dlx.Pointer to dlx.Tensor(float64[3], cpu)
     """
     return Pointer(from_dlpack(x, stream=stream))
 
@@ -277,6 +299,11 @@ def share(
 
     Raises ``BufferError`` for memory on a device, ``FileExistsError`` if the name is in
     use, and as `from_dlpack`.
+
+    >>> t = dlx.empty(3, "int8", shared=True)
+    >>> with dlx.share(t) as handle:  # bytes(handle) goes to the other process
+    ...     dlx.attach(bytes(handle))
+    dlx.Tensor(int8[3], cpu)
     """
     made: Handle = _door("share", "share")(x, copy, readonly, name)
     return made
@@ -301,6 +328,11 @@ def attach(
 
     Raises ``BufferError`` if the memory is gone, not what the handle says, or of
     another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
+
+    >>> import numpy as np
+    >>> with dlx.share(np.arange(3.0), readonly=True) as handle:
+    ...     dlx.attach(handle).tolist()
+    [0.0, 1.0, 2.0]
     """
     return _door("share", "attach")(handle, like, mode, paths)
 
@@ -321,6 +353,12 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
     array interface: their import stays listed while they hold it.
 
     Raises ``RuntimeError`` on a free-threaded Python without the GIL.
+
+    >>> import numpy as np
+    >>> with dlx.trace() as held:
+    ...     t = dlx.from_dlpack(np.ones(3))
+    ...     len(held.live)
+    1
     """
     made: Trace = _door("check", "trace")(frames=frames, events=events)
     return made
@@ -330,9 +368,18 @@ def live() -> list[Held]:
     """Return what the first trace that is on has noted and is held now.
 
     Raises ``RuntimeError`` if no trace is on: memory that came before left no trace.
+
+    >>> with dlx.trace():
+    ...     dlx.live()
+    []
     """
     held: list[Held] = _door("check", "live")()
     return held
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__
 
 
 if "enum" in sys.modules:

@@ -132,7 +132,14 @@ class ExchangeMixin:
 
     The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
     ``Generic``, and extension types as further bases. The table of the class lives as
-    long as the process; once the class is gone, its functions raise (R114).
+    long as the process; once the class is gone, its functions raise.
+
+    >>> import numpy as np
+    >>> class Image(dlx.ExchangeMixin, exchange="pixels"):
+    ...     def __init__(self, pixels):
+    ...         self.pixels = pixels
+    >>> np.from_dlpack(Image(np.ones(2)))
+    array([1., 1.])
     """
 
     __slots__ = ()
@@ -229,7 +236,7 @@ class ExchangeMixin:
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
         """``(DeviceType, id)`` of the exported object.
 
-        Source: R64.
+        Source: array API ``__dlpack_device__``.
         """
         return _core.dlpack_device(self)
 
@@ -280,6 +287,12 @@ class ArrayInterfaceMixin:
     ``__cuda_array_interface__`` for CUDA. The class defines what it exports as for
     `ExchangeMixin`, and may use both mixins. NumPy arrays keep the exported memory
     alive, not just the object.
+
+    >>> import numpy as np
+    >>> class Image(dlx.ArrayInterfaceMixin, exchange="pixels"):
+    ...     pixels = bytearray(b"ab")
+    >>> np.asarray(Image())
+    array([97, 98], dtype=uint8)
     """
 
     __slots__ = ()
@@ -310,7 +323,7 @@ class ArrayInterfaceMixin:
         The interface has no owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
 
-        Sources: R148 to R152.
+        Source: CUDA Array Interface 3.
         """
         return _core.exported(self).__cuda_array_interface__
 

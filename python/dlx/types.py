@@ -20,7 +20,7 @@ class SupportsDLPack(Protocol):
 
     `dlx.from_dlpack` does not need the keywords that ``__dlpack__`` got later.
 
-    Sources: R1, R64.
+    Source: the array API.
     """
 
     def __dlpack__(self, *, stream: int | None = ...) -> CapsuleType:
@@ -37,7 +37,7 @@ class SupportsExchangeAPI(Protocol):
     Declared as a property because some libraries annotate the attribute on the instance
     and as ``object``; C consumers look it up on the class.
 
-    Sources: R112, R113.
+    Source: dlpack.h 1.3.
     """
 
     @property

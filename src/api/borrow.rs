@@ -37,7 +37,13 @@ use crate::types::device;
 /// Raises ``BufferError`` for tensors that cannot be lent or are not accepted, for an ``out`` that is read-only, repeats
 /// elements or is not known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and
 /// TensorFlow are immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces
-/// decide. Sources: dlpack.h (N0), R122, R143, H1, H2.
+/// decide. Source: dlpack.h.
+///
+/// >>> import numpy as np
+/// >>> a, b = np.ones(3), np.zeros(3)
+/// >>> with dlx.borrow(a, out=b, dtype="float64") as (ta, tb, stream):
+/// ...     print(ta.data_ptr == a.ctypes.data, tb.readonly, stream)
+/// True False None
 #[pyclass(frozen, name = "borrow", module = "dlx")]
 pub(crate) struct Borrow {
     tensors: Py<PyTuple>,

@@ -36,7 +36,7 @@ impl PyStream {
 
     /// ``(0, handle)``, the protocol by which other libraries accept the stream.
     ///
-    /// Source: R154.
+    /// Source: cuda.core.
     fn __cuda_stream__(&self) -> (i32, i64) {
         (0, self.stream().handle())
     }

@@ -51,7 +51,7 @@ impl Tensor {
 
     /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up.
     ///
-    /// Source: R110.
+    /// Source: dlpack.h.
     #[getter]
     fn nbytes(&self) -> i64 {
         self.described().nbytes()
@@ -87,7 +87,7 @@ impl Tensor {
 
     /// Address of the first element, byte offset applied; 0 if there are no elements.
     ///
-    /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object (R93, R95).
+    /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object.
     #[getter]
     fn data_ptr(&self) -> PyResult<usize> {
         Ok(self.snapshot()?.meta().data.addr())
@@ -96,8 +96,8 @@ impl Tensor {
     /// Whether the memory must not be written: its producer says so (READ_ONLY), or cannot say.
     ///
     /// An unversioned capsule has no flags, so a tensor imported from one is exported in one: each consumer treats the
-    /// memory as if it came from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True``
-    /// gives writable memory. Source: R39.
+    /// memory as if it came from the producer itself, NumPy as read-only and torch as writable. ``copy=True``
+    /// gives writable memory. Source: dlpack.h.
     #[getter]
     fn readonly(&self) -> bool {
         self.described().is_protected()
@@ -105,7 +105,7 @@ impl Tensor {
 
     /// Whether the memory is a copy made for this tensor (IS_COPIED).
     ///
-    /// Source: R37.
+    /// Source: dlpack.h.
     #[getter]
     fn is_copied(&self) -> bool {
         self.described().has(DLPACK_FLAG_BITMASK_IS_COPIED)
@@ -113,7 +113,7 @@ impl Tensor {
 
     /// Whether elements of less than a byte take one each (IS_SUBBYTE_TYPE_PADDED); packed elements do not.
     ///
-    /// Source: R44.
+    /// Source: dlpack.h.
     #[getter]
     fn is_padded(&self) -> bool {
         self.described()
@@ -165,7 +165,7 @@ impl Tensor {
     /// Block until the elements are ready and all work queued on their stream, and on ``stream`` if given, is done.
     ///
     /// Pinned memory has no stream that dlx could know, so it needs ``stream``: the one that last wrote it, or -1 if
-    /// there is none (H11). Raises ``BufferError`` without it and while a stream captures a graph, `CudaError` for errors
+    /// there is none. Raises ``BufferError`` without it and while a stream captures a graph, `CudaError` for errors
     /// of the driver.
     #[pyo3(signature = (*, stream=None))]
     fn synchronize(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
@@ -197,10 +197,10 @@ impl Tensor {
 
     /// Export a capsule with its own managed tensor over the same memory.
     ///
-    /// Without ``max_version``, or below ``(1, 0)``, the capsule holds the unversioned struct (R22, R23), which cannot
-    /// express read-only memory or padding; such tensors raise ``BufferError`` (R40). ``copy=True`` copies (R47), as
-    /// does a ``dl_device`` other than `device` and `device_aliases` (R54): on ``stream`` (R50), which must be None if
-    /// the result is on the CPU (R55, R70).
+    /// Without ``max_version``, or below ``(1, 0)``, the capsule holds the unversioned struct, which cannot
+    /// express read-only memory or padding; such tensors raise ``BufferError``. ``copy=True`` copies, as
+    /// does a ``dl_device`` other than `device` and `device_aliases`: on ``stream``, which must be None if
+    /// the result is on the CPU.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
@@ -214,7 +214,7 @@ impl Tensor {
 
     /// ``(DeviceType, id)``.
     ///
-    /// Source: R64.
+    /// Source: array API ``__dlpack_device__``.
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         device::to_tuple(py, self.described().meta().device)
     }
@@ -235,7 +235,7 @@ impl Tensor {
     /// The CUDA array interface, version 3, for memory on CUDA devices.
     ///
     /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that the interface cannot name.
-    /// Sources: R148 to R152.
+    /// Source: CUDA Array Interface 3.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cuda(py, self.snapshot()?)

@@ -17,10 +17,14 @@ use crate::types::error::type_name;
 /// `from_dlpack` reads them, natively if possible, and makes instances through its ``from_dlpack`` or that of its
 /// library. The table lends no views (``dltensor_from_py_object_no_sync`` is NULL), because no object owns strides in
 /// elements. The one for NumPy arrays does not export read-only arrays: the caller of a table does not declare that it
-/// respects the flag, as NumPy's own ``__dlpack__`` requires (R40). A type always has the same table, which lives as
-/// long as the process (R114).
+/// respects the flag, as NumPy's own ``__dlpack__`` requires. A type always has the same table, which lives as
+/// long as the process.
 ///
 /// Raises ``TypeError`` for a type whose instances cannot be exported.
+///
+/// >>> import numpy as np
+/// >>> dlx.exchange_api(np.ndarray)  # doctest: +ELLIPSIS
+/// <capsule object "dlpack_exchange_api" at 0x...>
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -37,6 +41,15 @@ pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py,
 ///
 /// Raises ``TypeError`` for a type that has its own table, whose instances cannot be exported, or that cannot be
 /// changed safely.
+///
+/// >>> import numpy as np
+/// >>> class Image:  # has no table
+/// ...     __dlpack__ = lambda self, **options: np.ones(3).__dlpack__(**options)
+/// ...     __dlpack_device__ = lambda self: (1, 0)
+/// ...     from_dlpack = classmethod(lambda cls, tensor: cls())
+/// >>> dlx.publish(Image)
+/// >>> hasattr(Image, "__dlpack_c_exchange_api__")
+/// True
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
@@ -83,6 +96,13 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
 /// Consumers that cached the table may go on using it.
 ///
 /// Raises ``TypeError`` for a type that has its own table.
+///
+/// >>> class Plain:
+/// ...     __dlpack__ = __dlpack_device__ = from_dlpack = lambda self, **options: None
+/// >>> dlx.publish(Plain)
+/// >>> dlx.unpublish(Plain)
+/// >>> hasattr(Plain, "__dlpack_c_exchange_api__")
+/// False
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {

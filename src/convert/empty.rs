@@ -37,6 +37,12 @@ use crate::types::layout::Integers;
 /// Raises ``ValueError`` for an invalid shape, ``BufferError`` for a dtype or device that the library does not support
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a
 /// library that copies what it imports.
+///
+/// >>> dlx.empty((2, 3), "float32")
+/// dlx.Tensor(float32[2, 3], cpu)
+/// >>> import numpy as np
+/// >>> dlx.empty(4, "int8", like=np.ndarray).shape
+/// (4,)
 #[pyfunction]
 #[inline(never)]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None, shared=false))]

@@ -217,7 +217,7 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             "__doc__",
             "The device types of dlpack.h 1.3, equal to their integers.\n\nTPU, TPU_HOST, ASCEND and numbers above, which \
              are called TYPE_40 and so on, are of a later DLPack.\nNot equal to a name, which hashes otherwise \
-             than an integer: ``t.device.type.name`` is ``\"CPU\"``,\nand ``t.device`` equals ``\"cpu\"``. Source: R67.",
+             than an integer: ``t.device.type.name`` is ``\"CPU\"``,\nand ``t.device`` equals ``\"cpu\"``. Source: the array API.",
         )?;
         let unnamed = wrap_pyfunction!(unnamed, py)?;
         let as_method = py.import("builtins")?.getattr("classmethod")?;

@@ -288,7 +288,7 @@ pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> 
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
         let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
-        let doc = "``copy=False`` was passed, but the request cannot be met without a copy.\n\nSource: R58.";
+        let doc = "``copy=False`` was passed, but the request cannot be met without a copy.\n\nSource: the array API.";
         exception("CopyRefused", PyTuple::new(py, bases)?, doc, &[])
     });
     Ok(class?.bind(py))

@@ -41,10 +41,12 @@ def test_the_other_tables_are_a_page_that_no_file_has() -> None:
         assert f"| {path} |" in text
 
 
-def test_the_picture_is_made_from_the_summary() -> None:
-    """docs/performance.svg is what `benches/report.py` draws."""
-    drawn = picture.svg(summary.load()["runs"])
-    assert drawn == picture.PICTURE.read_text(), "run `benches/report.py`"
+@pytest.mark.parametrize(
+    "made", picture.pictures(summary.load()), ids=lambda made: made.file.name
+)
+def test_each_picture_is_made_from_the_summary(made: picture.Picture) -> None:
+    """docs/performance.svg and docs/launch.svg are what `benches/report.py` draws."""
+    assert picture.svg(made) == made.file.read_text(), "run `benches/report.py`"
 
 
 def run(**values: float | None) -> Document:

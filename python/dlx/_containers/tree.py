@@ -57,6 +57,11 @@ def convert_tree(
     no hash; and the exceptions of `dlx.convert`; all with a note that says where in the
     tree. Raises ``ValueError`` for a container with nothing to convert that was changed
     after it was read.
+
+    >>> import numpy as np
+    >>> batch = {"x": (np.ones(2),), "name": "first"}
+    >>> dlx.convert_tree(batch, dlx.Tensor)
+    {'x': (dlx.Tensor(float64[2], cpu),), 'name': 'first'}
     """
 
     leaf: Callable[..., Any] = _core.convert

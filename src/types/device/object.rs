@@ -16,10 +16,14 @@ use crate::types::error::bad_integers;
 /// Where memory lives: a device type and an id.
 ///
 /// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too, an object with
-/// ``__dlpack_device__`` that is no tensor, or a device of torch (with an index), JAX, CuPy or tvm-ffi. Equal to these and
-/// to its name, as ``str()`` gives it, and hashes as that; ``(type, id)`` is ``device.type, device.id``. Types above 18,
-/// of a later DLPack, are ``"tpu"``, ``"tpu_host"``, ``"ascend"``, and numbers as in ``"40:0"``: dlx hands their tensors
-/// on, and neither copies nor orders. Source: ``DLDevice`` in dlpack.h 1.3.
+/// ``__dlpack_device__`` that is no tensor, or a device of torch (with an index), JAX, CuPy or tvm-ffi. Equal to those
+/// devices and to its name, as ``str()`` gives it, and hashes as that; ``(type, id)`` is ``device.type, device.id``.
+/// Types above 18, of a later DLPack, are ``"tpu"``, ``"tpu_host"``, ``"ascend"``, and numbers as in ``"40:0"``: dlx
+/// hands their tensors on, and neither copies nor orders. Source: ``DLDevice`` in dlpack.h 1.3.
+///
+/// >>> device = dlx.Device("cuda:1")
+/// >>> device.id, device == "cuda:1"
+/// (1, True)
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);
 

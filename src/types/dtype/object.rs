@@ -22,6 +22,10 @@ use crate::types::error::bad_integers;
 /// array-api-strict. Equal to these objects and to its name, and hashes as that. Codes above 17, of a later DLPack, have
 /// names such as ``"bcomplex32"`` and ``"code40_16"``: dlx hands their elements on and reads none. Source: ``DLDataType``
 /// in dlpack.h 1.3.
+///
+/// >>> dtype = dlx.DType("bfloat16")
+/// >>> dtype.bits, dtype == "bfloat16"
+/// (16, True)
 #[pyclass(frozen, module = "dlx")]
 pub struct DType(pub(crate) DLDataType);
 
@@ -89,7 +93,7 @@ impl DType {
 
     /// Bits of one lane; for complex the whole number.
     ///
-    /// Source: R104.
+    /// Source: dlpack.h.
     #[getter]
     fn bits(&self) -> u8 {
         self.0.bits

@@ -41,7 +41,7 @@ def check_mixin(
     - Each export has the same shape, strides, dtype and device, and unless
       ``shares_memory=False`` the same memory.
     - ``__dlpack__`` exports what dlx reads, ``__dlpack_device__`` names its device.
-    - Unless asked for version 1, it gives an unversioned capsule (R22, R23).
+    - Unless asked for version 1, it gives an unversioned capsule.
     - ``copy=True`` gives other memory with the same elements.
     - A device that cannot be served, and a stream for memory without streams, are a
       ``BufferError``.
