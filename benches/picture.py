@@ -129,8 +129,8 @@ def launches(device: Document) -> Picture:
     title = "ns of the host until a kernel can run on three CUDA tensors (log scale)"
     caption = [
         "Measured without a GPU: the tensors are on the CPU and claim CUDA, the driver",
-        "does nothing, and the function launches nothing. Their __dlpack__ is that of CPU",
-        "tensors, and exports for no stream.",
+        "does nothing, and the function launches nothing. Their __dlpack__ is that of",
+        "CPU tensors, and exports for no stream.",
         where(device),
     ]
     return Picture(DOCS / "launch.svg", title, drawn, caption)
