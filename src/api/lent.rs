@@ -21,7 +21,7 @@ pub(crate) struct Lent {
     /// The ends of earlier uses that the block has waited for.
     covered: Vec<End>,
     /// The stream that its library worked on when the block was entered.
-    then: Option<Stream>,
+    then: Option<Box<Stream>>,
 }
 
 impl Lent {
@@ -66,7 +66,7 @@ impl Lent {
     /// As [`Self::now`], when the block is entered: an interface has been read already.
     fn now_at_entry(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
         match &self.then {
-            Some(then) => Ok(Some(then.clone())),
+            Some(then) => Ok(Some(Stream::clone(then))),
             None => self.now(py),
         }
     }
@@ -98,7 +98,7 @@ impl Lent {
             }
             _ => now.iter().for_each(|now| waits.add(now)),
         }
-        self.then = now;
+        self.then = now.map(Box::new);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::iter::once_with;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -109,14 +110,18 @@ impl Loan {
             ))
             .into());
         }
-        let lent = Lent::new((snapshot, library, now));
-        if self.stream.is_none() {
-            self.stream = stream_of(&lent, wanted, x.py())?;
-        }
+        let count = self.count();
         if self.ordered.is_empty() {
             self.ordered.reserve_exact(self.views.capacity());
         }
-        self.ordered.push((self.count(), lent));
+        // A value that is pushed is built elsewhere first.
+        let lent = once_with(|| (count, Lent::new((snapshot, library, now))));
+        self.ordered.extend(lent);
+        if self.stream.is_none()
+            && let Some((_, lent)) = self.ordered.last()
+        {
+            self.stream = stream_of(lent, wanted, x.py())?;
+        }
         Ok(device)
     }
 

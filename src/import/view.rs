@@ -71,8 +71,8 @@ fn from_table(
 }
 
 /// What [`lend`] lends: the memory; the library whose current stream uses it, without which the snapshot's usage tells; that
-/// stream, where it has been asked for already.
-pub(crate) type Lending = (Snapshot, Option<Library>, Option<Stream>);
+/// stream, where it has been asked for already, which is rare.
+pub(crate) type Lending = (Snapshot, Option<Library>, Option<Box<Stream>>);
 
 /// Lends the memory of `x`, for use on the block's `stream` if that is known already.
 ///
@@ -237,7 +237,7 @@ fn of_protocol(
     };
     let snapshot = from_dlpack(x, &request)?;
     let there = snapshot.meta().device;
-    let on = |(library, handle)| (library, Stream::new(handle, there, None));
+    let on = |(library, handle)| (library, Box::new(Stream::new(handle, there, None)));
     let (library, stream) = named.map(on).unzip();
     Ok((snapshot, library, stream))
 }
