@@ -17,11 +17,11 @@ pub(crate) mod streams;
 pub(crate) mod usage;
 mod work_stream;
 
-pub(crate) use argument::{Wanted, check_device, named_handle, synchronize, wanted};
-pub(crate) use current::{current, exported, namer, of_thread, told, working};
-pub(crate) use handle::{
-    NO_SYNC, Stream, checked, default, has_streams, needs_order, no_streams, warn_if_experimental,
+pub(crate) use argument::{
+    Wanted, check_device, named_handle, synchronize, wanted, warn_if_experimental,
 };
+pub(crate) use current::{current, exported, namer, of_thread, told, working};
+pub(crate) use handle::{NO_SYNC, Stream, checked, default, has_streams, needs_order, no_streams};
 pub(crate) use namer::{Namer, NamesStream, note};
 pub(crate) use object::PyStream;
 pub(crate) use work_stream::WorkStream;

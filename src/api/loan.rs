@@ -21,7 +21,7 @@ use crate::stream;
 use crate::stream::end::End;
 use crate::stream::namer::TENSORS;
 use crate::stream::order;
-use crate::stream::order::Waits;
+use crate::stream::order::{Joined, Waits};
 use crate::stream::{Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::types::device;
@@ -160,7 +160,7 @@ impl Loan {
         for (_, lent) in &mut self.ordered {
             lent.collect(py, &mut waits)?;
         }
-        let joined = order::enter(stream, &waits);
+        let joined = order::all(stream, &waits, Joined::Back);
         // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
         self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
         if joined.is_err() {

@@ -53,22 +53,6 @@ pub(crate) fn empty<'py>(
     like: Option<&Bound<'py, PyAny>>,
     shared: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let made = made(shape, dtype, device, like, shared)?;
-    if trace::is_on() {
-        trace::made(&made, c"empty");
-    }
-    Ok(made)
-}
-
-/// As [`empty`], of which no trace knows yet.
-#[inline(always)]
-fn made<'py>(
-    shape: &Bound<'py, PyAny>,
-    dtype: &Bound<'py, PyAny>,
-    device: Option<&Bound<'py, PyAny>>,
-    like: Option<&Bound<'py, PyAny>>,
-    shared: bool,
-) -> PyResult<Bound<'py, PyAny>> {
     let py = shape.py();
     let shape = extents(shape)?;
     let dtype = DType::of(dtype)?;
@@ -92,25 +76,28 @@ fn made<'py>(
         device,
     };
     Checked::planned(wanted).map_err(|error| PyValueError::new_err(error.message()))?;
-    if shared {
-        // What was read above: reading it again could give something else.
-        let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
-        let door = ("share", "_empty", "dlx.empty(shared=True)");
-        let empty = py.import("dlx")?.call_method1("_door", door)?;
-        return empty.call1(arguments);
-    }
-    let Some(target) = target else {
-        let snapshot = by_driver::empty(wanted)?;
-        return Ok(Tensor::new(py, snapshot)?.into_any());
-    };
-    match &target.via {
-        Via::Table(table) if table.allocates() => of_table(&target, table, wanted),
-        Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted),
-        _ => {
-            let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;
-            convert(tensor.as_any(), target.class.as_any(), None, None)
+    let made = match target {
+        _ if shared => {
+            // What was read above: reading it again could give something else.
+            let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
+            let door = ("share", "_empty", "dlx.empty(shared=True)");
+            let empty = py.import("dlx")?.call_method1("_door", door)?;
+            empty.call1(arguments)?
         }
+        None => Tensor::new(py, by_driver::empty(wanted)?)?.into_any(),
+        Some(target) => match &target.via {
+            Via::Table(table) if table.allocates() => of_table(&target, table, wanted)?,
+            Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted)?,
+            _ => {
+                let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;
+                convert(tensor.as_any(), target.class.as_any(), None, None)?
+            }
+        },
+    };
+    if trace::is_on() {
+        trace::made(&made, c"empty");
     }
+    Ok(made)
 }
 
 /// `empty(shape, dtype, like=)`.

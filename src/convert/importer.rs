@@ -23,6 +23,8 @@ pub(crate) struct Importer {
     look: Option<Py<PyAny>>,
     /// Whether what the library exports is the memory of its arrays, never a copy.
     shows_memory: bool,
+    /// Whether it keeps the struct that it is given, so that no result is of another dtype.
+    pub(super) keeps: bool,
     /// "always", "while named" (as long as it is the `from_dlpack` of the namespace) or "once".
     lasts: String,
 }

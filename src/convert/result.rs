@@ -73,6 +73,9 @@ impl Given {
         target: &Target<'_>,
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
+        if importer.keeps {
+            return Ok(());
+        }
         let py = made.py();
         let dtype_of = |made| seen(made).map(|snapshot| snapshot.meta().dtype);
         let found = match look {
@@ -87,16 +90,15 @@ impl Given {
         match found {
             Err(error) if is_urgent(py, &error) => Err(error),
             Ok(found) if found != self.dtype && Some(found) != asked => {
-                let is_jax = jax::is_array(made)?;
+                let hint = match jax::is_array(made)? {
+                    true => ", or call jax.config.update('jax_enable_x64', True)",
+                    false => "",
+                };
                 let (name, given, found) =
                     (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
-                    "{name} would import {given} as {found}; cast it to {found} first, or pass dtype='{found}' to dlx.convert{}",
-                    if is_jax {
-                        ", or call jax.config.update('jax_enable_x64', True)"
-                    } else {
-                        ""
-                    }
+                    "{name} would import {given} as {found}; cast it to {found} first, or pass dtype='{found}' to \
+                     dlx.convert{hint}"
                 )))
             }
             Ok(_) | Err(_) => Ok(()),

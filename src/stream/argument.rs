@@ -2,16 +2,18 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::{PyBufferError, PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
-use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCMHost};
+use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCM, kDLROCMHost};
 use crate::cpython::interpreter::{PythonOwner, blocking};
 use crate::driver;
 use crate::stream::handle::{
-    NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams, warn_if_experimental,
+    NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams,
 };
 use crate::stream::object::PyStream;
 use crate::stream::order;
@@ -56,6 +58,19 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
         NO_SYNC => Ok(Wanted::NoOrder),
         handle => Ok(Wanted::Stream(Stream::new(handle, device, owner))),
     }
+}
+
+/// Warns once, where ROCm's runtime is there, that its streams have been tried on a simulation alone.
+pub(crate) fn warn_if_experimental(py: Python<'_>, device: DLDevice) -> PyResult<()> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let is_rocm = device.device_type == kDLROCM;
+    if !is_rocm || WARNED.load(Ordering::Relaxed) || driver::of(device).is_err() {
+        return Ok(());
+    }
+    WARNED.store(true, Ordering::Relaxed);
+    let text =
+        c"dlx's support of ROCm streams is experimental: it has run on a simulated runtime only";
+    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), text, 1)
 }
 
 /// The handle of an argument, and the object that keeps the stream alive.

@@ -1,10 +1,9 @@
 //! Streams: which devices have them, the meaning of their handles (R70 to R78), and their owners.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
-use pyo3::exceptions::{PyBufferError, PyRuntimeWarning, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -55,21 +54,6 @@ pub(crate) fn has_streams(device: DLDevice) -> bool {
 #[inline(always)]
 pub(crate) fn needs_order(device: DLDevice) -> bool {
     has_streams(device) || device::is_later(device)
-}
-
-/// Warns once, where ROCm's runtime is there, that its streams have been tried on a simulation alone.
-pub(crate) fn warn_if_experimental(py: Python<'_>, device: DLDevice) -> PyResult<()> {
-    static WARNED: AtomicBool = AtomicBool::new(false);
-    if !matches!(family(device), Family::Rocm)
-        || WARNED.load(Ordering::Relaxed)
-        || driver::of(device).is_err()
-    {
-        return Ok(());
-    }
-    WARNED.store(true, Ordering::Relaxed);
-    let text =
-        c"dlx's support of ROCm streams is experimental: it has run on a simulated runtime only";
-    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), text, 1)
 }
 
 /// The default stream of a device, as consumers pass it explicitly (R84).
@@ -147,8 +131,15 @@ pub(crate) struct Stream {
     /// one (H8).
     context: Option<Context>,
     owner: Option<Arc<PythonOwner>>,
-    /// Whether the stream is known to belong to the device.
-    verified: bool,
+    verified: Verified,
+}
+
+/// Whether a stream is known to belong to its device. As wide as a word: what lies between fields is slow to move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+enum Verified {
+    No,
+    Yes,
 }
 
 /// A stream, without keeping alive what keeps it alive.
@@ -181,7 +172,11 @@ impl Stream {
             thread: is_thread.then(|| thread::current().id()),
             context: if is_default { context(device) } else { None },
             owner: owner.map(Arc::new),
-            verified: is_default,
+            verified: if is_default {
+                Verified::Yes
+            } else {
+                Verified::No
+            },
             ..Self::plain(handle, device)
         }
     }
@@ -194,7 +189,7 @@ impl Stream {
             thread: None,
             context: None,
             owner: None,
-            verified: true,
+            verified: Verified::Yes,
         }
     }
 
@@ -224,7 +219,7 @@ impl Stream {
     pub(crate) fn on(self, device: DLDevice) -> Self {
         Self {
             device,
-            verified: true,
+            verified: Verified::Yes,
             ..self
         }
     }
@@ -237,7 +232,7 @@ impl Stream {
 
     /// Whether the stream is known to belong to its device: the driver was asked, or the handle is a special one.
     pub(crate) fn is_verified(&self) -> bool {
-        self.verified
+        self.verified == Verified::Yes
     }
 
     /// The handle in DLPack's numbering.
@@ -323,7 +318,10 @@ impl Stream {
 
     /// Whether [`Self::plain`] makes the same stream of its handle.
     pub(crate) fn is_plain(&self) -> bool {
-        self.verified && self.thread.is_none() && self.context.is_none() && self.owner.is_none()
+        self.is_verified()
+            && self.thread.is_none()
+            && self.context.is_none()
+            && self.owner.is_none()
     }
 
     /// The stream as a driver takes it.

@@ -68,7 +68,7 @@ pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Res
     }
     let mut waits = Waits::default();
     waits.add(producer);
-    all(consumer, &waits, joined)
+    all(consumer, &waits, joined).map(|_| ())
 }
 
 /// Makes `consumer` wait for a point.
@@ -79,24 +79,16 @@ pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Res
 pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<(), Error> {
     let mut waits = Waits::default();
     waits.add_point(point);
-    all(consumer, &waits, Joined::Never)
+    all(consumer, &waits, Joined::Never).map(|_| ())
 }
 
-/// Makes `consumer` wait for all of `waits` but itself.
+/// Makes `consumer` wait for all of `waits` but itself; returns what that captures from then on, `None` if nobody had to be
+/// asked.
 ///
 /// # Errors
 ///
 /// As for [`after`].
-pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<(), Error> {
-    wait_for_all(consumer, waits, joined).map(|_| ())
-}
-
-/// As [`all`], for a block on `consumer`; returns what that captures from then on, `None` if nobody had to be asked.
-pub(crate) fn enter(consumer: &Stream, waits: &Waits) -> Result<Option<Capture>, Error> {
-    wait_for_all(consumer, waits, Joined::Back)
-}
-
-fn wait_for_all(
+pub(crate) fn all(
     consumer: &Stream,
     waits: &Waits,
     joined: Joined,
@@ -156,7 +148,7 @@ fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes all streams of `back` wait for the work queued on `producer` since [`enter`] returned `entered`, by one event;
+/// Makes all streams of `back` wait for the work queued on `producer` since [`all`] returned `entered`, by one event;
 /// goes on to the next if one fails, and returns the first error. Returns that event, unless it is part of a graph.
 pub(crate) fn leave(
     back: &Waits,

@@ -190,10 +190,10 @@ impl StreamUsage {
     /// Makes `consumer` wait for everything that is known of the elements (H12).
     ///
     /// This includes work queued on the producer's stream since the import, if the producer can name that stream.
-    pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<(), Error> {
+    pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
         let mut waits = Waits::default();
         self.collect(&mut waits, self.now().as_ref());
-        order::all(consumer, &waits, joined)
+        order::all(consumer, &waits, Joined::Never).map(|_| ())
     }
 
     /// The stream that the producer works on in this thread, if it can tell.

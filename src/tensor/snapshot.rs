@@ -19,7 +19,6 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::depth::{later, within};
-use crate::stream::order::Joined;
 use crate::stream::streams::Streams;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Namer, Stream, WorkStream, release};
@@ -262,7 +261,7 @@ impl Snapshot {
     /// `BufferError` if that would invalidate a capture, or without a driver.
     pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
         match self.usage() {
-            Some(usage) => usage.order(consumer, Joined::Never).map(|_| ()),
+            Some(usage) => usage.order(consumer),
             None => Ok(()),
         }
     }

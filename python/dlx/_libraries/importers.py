@@ -31,6 +31,8 @@ class Row(NamedTuple):
     """Returns what shows the memory of a result in less time than the result."""
     shows_memory: bool = False
     """Whether what the library exports is the memory of its arrays, never a copy."""
+    keeps: str = ""
+    """The module whose compiled ``from_dlpack`` keeps the struct that it is given."""
 
 
 class Found(NamedTuple):
@@ -41,6 +43,8 @@ class Found(NamedTuple):
     """What names the dtypes of the library."""
     look: Look | None = None
     shows_memory: bool = False
+    keeps: bool = False
+    """Whether it keeps the struct that it is given, so the dtype is not looked at."""
     lasts: Lasts = "once"
     """``"while named"``: as long as it is ``from_dlpack`` of the namespace."""
 
@@ -244,8 +248,7 @@ _CLASSES: dict[str, tuple[Row, ...]] = {
         Row("warp", "array", _warp, shows_memory=True),
     ),
     "Tensor": (
-        # It keeps the struct that it is given.
-        Row("tvm_ffi", "Tensor", shows_memory=True),
+        Row("tvm_ffi", "Tensor", shows_memory=True, keeps="tvm_ffi.core"),
         Row("tensorflow", "Tensor", _tensorflow, shows_memory=True),
         Row("tinygrad.tensor", "Tensor", _tinygrad),
     ),
@@ -316,7 +319,11 @@ def _of_package(cls: type) -> Found | None:
             else:
                 lasts = "while named" if row.importer is None else "always"
             own = row.importer or module.from_dlpack
-            return Found(own, module, row.look, row.shows_memory, lasts)
+            # A Python function in its place may do anything.
+            keeps = type(own).__name__ == "cython_function_or_method" and (
+                own.__module__ == row.keeps
+            )
+            return Found(own, module, row.look, row.shows_memory, keeps, lasts)
     package: Any = getattr(cls, "__module__", None)
     while isinstance(package, str) and package:
         module = modules.get(package)
