@@ -45,6 +45,33 @@ def test_immutable_tensors_are_exported_as_if_they_were_not(
     run(code, library)
 
 
+def test_a_negated_view_of_a_quantized_torch_tensor_is_not_asked_for_its_device() -> (
+    None
+):
+    """`is_pinned` ends the process for it."""
+    code = """if True:
+        import dlx, torch
+        x = torch.quantize_per_tensor(torch.ones(3), 0.5, 1, torch.quint8)
+        protocols = dlx.inspect(torch._neg_view(x)).protocols
+        [note] = [x.note for x in protocols if x.name == "__dlpack_device__"]
+        assert note.startswith("not called"), note
+    """
+    run(code, "torch")
+
+
+def test_no_table_is_called_with_a_sparse_tensor_of_paddle() -> None:
+    """Paddle's reads it as if it were dense, which may end the process."""
+    code = """if True:
+        import paddle
+        from dlx_check.inspection import exports, objects
+        x = paddle.ones([2, 3]).to_sparse_csr()
+        table = objects._table(type(x))
+        for export in exports.borrowed, exports.exported_by_table:
+            assert export(x, table).refusal.startswith("not called")
+    """
+    run(code, "paddle")
+
+
 def test_a_string_tensor_of_tensorflow_is_not_exported() -> None:
     """TensorFlow ends the process when a string tensor is exported."""
     code = """if True:

@@ -66,6 +66,12 @@ def raised(error: BaseException) -> str:
 def ask_device(x: Any) -> tuple[tuple[int, int] | None, str | None]:
     """Return what ``__dlpack_device__`` gives, or what is to be said of it."""
     try:
+        # One of torch asks `is_pinned`, which reads the storage.
+        if x.is_quantized and x.is_neg():
+            return None, "not called: torch would end the process for such a view"
+    except Exception:  # it is none of torch's
+        pass
+    try:
         answer = x.__dlpack_device__()
     except Exception as error:
         return None, raised(error)
@@ -84,8 +90,21 @@ def short(x: object) -> str:
         return f"an object whose repr {raised(error)}"
 
 
+_MISREAD = "not called: Paddle's table reads tensors as dense, which this is not"
+
+
+def _is_misread(x: Any) -> bool:
+    """Whether Paddle's table would take something else for the elements."""
+    try:
+        return x.is_dense() is False
+    except Exception:  # it is none of Paddle's
+        return False
+
+
 def borrowed(x: Any, table: Table) -> Outcome | None:
     """Return the view that the table lends; None if it lends none."""
+    if _is_misread(x):
+        return Outcome(BORROWED, refusal=_MISREAD)
     out = DLTensor()
     answer = _call_table(table, BORROWED, id(x), addressof(out))
     if answer is None:
@@ -97,6 +116,8 @@ def borrowed(x: Any, table: Table) -> Outcome | None:
 
 def exported_by_table(x: Any, table: Table) -> Outcome | None:
     """Export by the table, and delete the export; None if the table cannot."""
+    if _is_misread(x):
+        return Outcome(EXPORTED, refusal=_MISREAD)
     out = c_void_p()
     answer = _call_table(table, EXPORTED, id(x), addressof(out))
     if answer is None:
