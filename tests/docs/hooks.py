@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "build/pages"
 # Documents beside what they describe, and the pages that show them.
 SHOWN = {
+    "README.md": "index.md",
     "packages/dlx-check/README.md": "packages/check.md",
     "packages/dlx-share/README.md": "packages/share.md",
 }

@@ -10,7 +10,6 @@ DOCUMENTS = (
     "docs/classes.md",
     "docs/convert.md",
     "docs/devices.md",
-    "docs/index.md",
     "docs/inspect.md",
     "docs/launcher.md",
     "packages/dlx-check/README.md",

@@ -208,7 +208,7 @@ def test_a_subclass_with_an_export_of_its_own_that_computes_is_kept() -> None:
 
 
 def test_sharing_memory_frees_what_torch_itself_has_exported() -> None:
-    """docs/index.md, Limits: dlx can prevent it as little as `numpy()` of torch can."""
+    """README.md, Limits: dlx can prevent it as little as `numpy()` of torch can."""
     for export in (lambda x: x.numpy(), dlx.from_dlpack):
         alive = weakref.ref(a := np.zeros(4))
         x = torch.from_numpy(a)
