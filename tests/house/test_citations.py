@@ -19,7 +19,7 @@ TEXTS = {
     if path.suffix in KINDS and path.is_file() and "target" not in path.parts
 }
 SAFETY, STREAMS = (Path("docs", f"{name}.md") for name in ("safety", "streams"))
-GENERATED = set(pages())
+GENERATED = {*pages(), "index.md"}
 """Pages that the site alone has."""
 DEFINED = {
     *requirements(),
