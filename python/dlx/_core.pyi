@@ -125,12 +125,31 @@ _DeviceLike: TypeAlias = (
 _DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 _Instance = TypeVar("_Instance", bound=SupportsDLPack | SupportsExchangeAPI)
 
 class _Namespace(Protocol):
     """An array API namespace that is not a module."""
 
     def __array_namespace_info__(self) -> Any: ...
+
+class _OfTensors(Protocol[_T_co]):
+    """A namespace whose arrays are its ``Tensor``, such as ``torch``."""
+
+    @property
+    def Tensor(self) -> type[_T_co]: ...
+
+class _OfArrays(Protocol[_T_co]):
+    """A namespace whose arrays are its ``Array``, such as ``jax``."""
+
+    @property
+    def Array(self) -> type[_T_co]: ...
+
+class _OfNdarrays(Protocol):
+    """A namespace whose arrays are NumPy's."""
+
+    @property
+    def ndarray(self) -> type[NDArray[Any]]: ...
 
 class _Queue(Protocol):
     """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
@@ -536,7 +555,33 @@ def from_pointer(
 ) -> Tensor:
     """Make a `Tensor` over memory that dlx does not own."""
 
-# A namespace comes first: Pyright takes a module for a ``type``, too.
+# A namespace comes before a class: Pyright takes a module for a ``type``, too.
+@overload
+def convert(
+    x: object,
+    to: NDArray[Any] | _OfNdarrays,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+    share_readonly: bool = False,
+) -> NDArray[Any]:
+    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
+
+@overload
+def convert(
+    x: object,
+    to: _OfTensors[_T] | _OfArrays[_T],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+    share_readonly: bool = False,
+) -> _T: ...
 @overload
 def convert(
     x: object,
@@ -548,9 +593,7 @@ def convert(
     dtype: _DTypeLike | None = None,
     detach: bool = False,
     share_readonly: bool = False,
-) -> Any:
-    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
-
+) -> Any: ...
 @overload
 def convert(
     x: object,
@@ -563,18 +606,6 @@ def convert(
     detach: bool = False,
     share_readonly: bool = False,
 ) -> _T: ...
-@overload
-def convert(
-    x: object,
-    to: NDArray[Any],
-    /,
-    *,
-    device: _DeviceLike | None = None,
-    copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
-    detach: bool = False,
-    share_readonly: bool = False,
-) -> NDArray[Any]: ...
 @overload
 def convert(
     x: object,

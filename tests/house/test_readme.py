@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from support.documents import BLOCK, TEXTS
+from support.documents import BLOCK, ROOT, TEXTS
 from support.optional_libraries import requires
 from support.python_process import run_python
 
@@ -46,3 +46,17 @@ def test_what_the_first_example_says_of_other_libraries_is_so() -> None:
         names["x"] = shown_by = eval(code, names)
         assert repr(shown_by) == shown
     assert len(said) == 2
+
+
+def test_each_environment_variable_has_a_row() -> None:
+    """docs/support.md, Environment variables."""
+    read = {
+        name
+        for folder, kind in (("src", "*.rs"), ("python/dlx", "*.py"))
+        for path in (ROOT / folder).rglob(kind)
+        for name in re.findall(
+            r'(?:var_os|load|environ)[([]"(DLX_\w+)"', path.read_text()
+        )
+    }
+    said = set(re.findall(r"`(DLX_\w+)`", (ROOT / "docs/support.md").read_text()))
+    assert read == said

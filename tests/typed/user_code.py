@@ -17,12 +17,13 @@ t = dlx.from_dlpack(x)
 assert_type(t, dlx.Tensor)
 assert_type(t.shape, tuple[int, ...])
 
-# convert: a class names what comes back, a namespace does not.
+# convert: a class names what comes back, and so does a namespace that has one.
 assert_type(dlx.convert(x, torch.Tensor), torch.Tensor)
 assert_type(dlx.convert(x, dlx.Tensor), dlx.Tensor)
 array: NDArray[Any] = dlx.convert(t, np.ndarray)
-assert_type(dlx.convert(x, torch), Any)
-assert_type(dlx.convert(x, np, device="cpu", copy=False), Any)
+assert_type(dlx.convert(x, torch), torch.Tensor)
+assert_type(dlx.convert(x, dlx), dlx.Tensor)
+assert_type(dlx.convert(t, np, device="cpu", copy=False), NDArray[Any])
 assert_type(dlx.convert(x, "torch", dtype="float32"), Any)
 dlx.convert(x, torch, to_device="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 assert_type(dlx.convert(x, t), dlx.Tensor)
