@@ -18,6 +18,7 @@ OTHER = "#b8bcc8"
 WIDTH = 720
 LEFT = 280  # where the bars begin, to the right of the names
 DECADE = 100  # a factor of ten, in pixels
+LONGEST = 390  # the longest bar where lengths are proportional
 STEP = 19  # from bar to bar
 E, M = ' text-anchor="end"', ' text-anchor="middle"'
 
@@ -82,10 +83,11 @@ class Bar(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture: a block of bars for each group, of logarithmic length."""
+    """A picture: a block of bars for each group."""
 
     file: Path
     title: str
+    is_logarithmic: bool
     bars: list[Bar]
     caption: list[str]
 
@@ -118,7 +120,7 @@ def hops(runs: Document) -> Picture:
         named += sorted(rest, key=lambda bar: bar[1] or 0)
         drawn += [Bar(hop, name, ns) for name, ns in named if ns is not None]
     title = "ns per hop of a small CPU tensor (log scale)"
-    return Picture(DOCS / "performance.svg", title, drawn, [where(runs)])
+    return Picture(DOCS / "performance.svg", title, True, drawn, [where(runs)])
 
 
 def launches(device: Document) -> Picture:
@@ -126,14 +128,14 @@ def launches(device: Document) -> Picture:
     timed = [(name, time(device, *column)) for name, *column in LAUNCHES]
     drawn = [Bar("three torch tensors", *bar) for bar in timed if bar[1] is not None]
     drawn.sort(key=lambda bar: bar.ns)
-    title = "ns of the host until a kernel can run on three CUDA tensors (log scale)"
+    title = "ns of the host until a kernel can run on three CUDA tensors"
     caption = [
         "Measured without a GPU: the tensors are on the CPU and claim CUDA, the driver",
         "does nothing, and the function launches nothing. Their __dlpack__ is that of",
         "CPU tensors, and exports for no stream.",
         where(device),
     ]
-    return Picture(DOCS / "launch.svg", title, drawn, caption)
+    return Picture(DOCS / "launch.svg", title, False, drawn, caption)
 
 
 def amount(ns: float) -> str:
@@ -149,6 +151,7 @@ def text(x: float, y: float, said: str, attributes: str = "") -> str:
 def svg(picture: Picture) -> str:
     """Draw a picture."""
     lines, y, group = [], 30, ""
+    longest = max(bar.ns for bar in picture.bars)
     lines.append(text(WIDTH / 2, 14, picture.title, M))
     for bar in picture.bars:
         bold = ' font-weight="bold"'
@@ -158,7 +161,10 @@ def svg(picture: Picture) -> str:
         is_own = bar.name.startswith("dlx")
         weight = bold if is_own else ""
         colour = OWN if is_own else BY_HAND if bar.name == "C by hand" else OTHER
-        long = math.log10(bar.ns) * DECADE
+        if picture.is_logarithmic:
+            long = math.log10(bar.ns) * DECADE
+        else:
+            long = bar.ns / longest * LONGEST
         lines += [
             text(LEFT - 6, y, bar.name, E + weight),
             f'<rect x="{LEFT}" y="{y - 8}" width="{long:.1f}" height="16" '
