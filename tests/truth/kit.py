@@ -30,6 +30,8 @@ def echo(x: Any) -> Any:
 
 def mapped(numbers: Any, mode: str = "r+") -> Any:
     """Return an array over a mapped file; with ``r`` not even C code can write."""
+    if numbers.dtype.hasobject:
+        raise TypeError("the file would hold addresses of objects that are gone")
     with tempfile.NamedTemporaryFile() as file:
         file.write(numbers.tobytes() or b"0")
         file.flush()

@@ -15,6 +15,8 @@ from .says import package_of, says
 def writable_address(y: Any) -> int:
     """Return the address of the first element if the library lets users write, or 0."""
     kind = package_of(y)
+    if type(y).__name__ == "ReadOnlyTensorWrapper":  # torch's, which has no address
+        return 0
     if isinstance(y, np.ndarray):
         return int(y.ctypes.data) if y.flags.writeable else 0
     if isinstance(y, dlx.Tensor):
