@@ -124,10 +124,10 @@ def inspect(x: object, *, exports: bool = True) -> Inspection:
 
     It raises nothing for ``x``: what ``x`` itself raises is part of the result.
 
-    >>> import numpy as np
-    >>> print(dlx.inspect(np.ones(3)))  # doctest: +ELLIPSIS
-    numpy.ndarray, numpy ...
-    protocols  __dlpack__, __dlpack_device__, __array_interface__, ...
+        >>> import numpy as np
+        >>> print(dlx.inspect(np.ones(3)))  # doctest: +ELLIPSIS
+        numpy.ndarray, numpy ...
+        protocols  __dlpack__, __dlpack_device__, __array_interface__, ...
     """
     found: Inspection = _door("check", "inspect")(x, exports=exports)
     return found
@@ -200,17 +200,17 @@ def launcher(
     ``TypeError`` for a function whose calls do not run it (coroutines, generators) and
     ``ValueError`` for ``out`` and ``dtype`` that name no parameter.
 
-    >>> import numpy as np
-    >>> from ctypes import c_double
-    >>> @dlx.launcher(out="y", dtype="float64")
-    ... def double(x, y, n):
-    ...     x, y = ((c_double * n).from_address(each) for each in (x, y))
-    ...     for i in range(n):
-    ...         y[i] = 2 * x[i]
-    >>> y = np.zeros(3)
-    >>> double(np.arange(3.0), y, 3)
-    >>> y
-    array([0., 2., 4.])
+        >>> import numpy as np
+        >>> from ctypes import c_double
+        >>> @dlx.launcher(out="y", dtype="float64")
+        ... def double(x, y, n):
+        ...     x, y = ((c_double * n).from_address(each) for each in (x, y))
+        ...     for i in range(n):
+        ...         y[i] = 2 * x[i]
+        >>> y = np.zeros(3)
+        >>> double(np.arange(3.0), y, 3)
+        >>> y
+        array([0., 2., 4.])
     """
     from ._functions.launcher import launched
 
@@ -228,8 +228,8 @@ class Pointer:
     That is what Triton's kernels take. Made by `as_pointer` and by `launcher` with
     ``give="pointer"``, whose pointers end with the call.
 
-    >>> dlx.Pointer(dlx.empty(3, "int8")).dtype
-    dlx.DType('int8')
+        >>> dlx.Pointer(dlx.empty(3, "int8")).dtype
+        dlx.DType('int8')
     """
 
     __slots__ = {"__weakref__": "", "_tensor": "What it points to."}
@@ -273,9 +273,9 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
 
     Raises the exceptions of `from_dlpack`.
 
-    >>> import numpy as np
-    >>> dlx.as_pointer(np.ones(3))
-    dlx.Pointer to dlx.Tensor(float64[3], cpu)
+        >>> import numpy as np
+        >>> dlx.as_pointer(np.ones(3))
+        dlx.Pointer to dlx.Tensor(float64[3], cpu)
     """
     return Pointer(from_dlpack(x, stream=stream))
 
@@ -300,10 +300,10 @@ def share(
     Raises ``BufferError`` for memory on a device, ``FileExistsError`` if the name is in
     use, and as `from_dlpack`.
 
-    >>> t = dlx.empty(3, "int8", shared=True)
-    >>> with dlx.share(t) as handle:  # bytes(handle) goes to the other process
-    ...     dlx.attach(bytes(handle))
-    dlx.Tensor(int8[3], cpu)
+        >>> t = dlx.empty(3, "int8", shared=True)
+        >>> with dlx.share(t) as handle:  # bytes(handle) goes to the other process
+        ...     dlx.attach(bytes(handle))
+        dlx.Tensor(int8[3], cpu)
     """
     made: Handle = _door("share", "share")(x, copy, readonly, name)
     return made
@@ -329,10 +329,10 @@ def attach(
     Raises ``BufferError`` if the memory is gone, not what the handle says, or of
     another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
 
-    >>> import numpy as np
-    >>> with dlx.share(np.arange(3.0), readonly=True) as handle:
-    ...     dlx.attach(handle).tolist()
-    [0.0, 1.0, 2.0]
+        >>> import numpy as np
+        >>> with dlx.share(np.arange(3.0), readonly=True) as handle:
+        ...     dlx.attach(handle).tolist()
+        [0.0, 1.0, 2.0]
     """
     return _door("share", "attach")(handle, like, mode, paths)
 
@@ -354,11 +354,11 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
 
     Raises ``RuntimeError`` on a free-threaded Python without the GIL.
 
-    >>> import numpy as np
-    >>> with dlx.trace() as held:
-    ...     t = dlx.from_dlpack(np.ones(3))
-    ...     len(held.live)
-    1
+        >>> import numpy as np
+        >>> with dlx.trace() as held:
+        ...     t = dlx.from_dlpack(np.ones(3))
+        ...     len(held.live)
+        1
     """
     made: Trace = _door("check", "trace")(frames=frames, events=events)
     return made
@@ -369,9 +369,9 @@ def live() -> list[Held]:
 
     Raises ``RuntimeError`` if no trace is on: memory that came before left no trace.
 
-    >>> with dlx.trace():
-    ...     dlx.live()
-    []
+        >>> with dlx.trace():
+        ...     dlx.live()
+        []
     """
     held: list[Held] = _door("check", "live")()
     return held

@@ -134,12 +134,12 @@ class ExchangeMixin:
     ``Generic``, and extension types as further bases. The table of the class lives as
     long as the process; once the class is gone, its functions raise.
 
-    >>> import numpy as np
-    >>> class Image(dlx.ExchangeMixin, exchange="pixels"):
-    ...     def __init__(self, pixels):
-    ...         self.pixels = pixels
-    >>> np.from_dlpack(Image(np.ones(2)))
-    array([1., 1.])
+        >>> import numpy as np
+        >>> class Image(dlx.ExchangeMixin, exchange="pixels"):
+        ...     def __init__(self, pixels):
+        ...         self.pixels = pixels
+        >>> np.from_dlpack(Image(np.ones(2)))
+        array([1., 1.])
     """
 
     __slots__ = ()
@@ -288,11 +288,11 @@ class ArrayInterfaceMixin:
     `ExchangeMixin`, and may use both mixins. NumPy arrays keep the exported memory
     alive, not just the object.
 
-    >>> import numpy as np
-    >>> class Image(dlx.ArrayInterfaceMixin, exchange="pixels"):
-    ...     pixels = bytearray(b"ab")
-    >>> np.asarray(Image())
-    array([97, 98], dtype=uint8)
+        >>> import numpy as np
+        >>> class Image(dlx.ArrayInterfaceMixin, exchange="pixels"):
+        ...     pixels = bytearray(b"ab")
+        >>> np.asarray(Image())
+        array([97, 98], dtype=uint8)
     """
 
     __slots__ = ()

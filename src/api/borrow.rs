@@ -39,11 +39,11 @@ use crate::types::device;
 /// TensorFlow are immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces
 /// decide. Source: dlpack.h.
 ///
-/// >>> import numpy as np
-/// >>> a, b = np.ones(3), np.zeros(3)
-/// >>> with dlx.borrow(a, out=b, dtype="float64") as (ta, tb, stream):
-/// ...     print(ta.data_ptr == a.ctypes.data, tb.readonly, stream)
-/// True False None
+///     >>> import numpy as np
+///     >>> a, b = np.ones(3), np.zeros(3)
+///     >>> with dlx.borrow(a, out=b, dtype="float64") as (ta, tb, stream):
+///     ...     print(ta.data_ptr == a.ctypes.data, tb.readonly, stream)
+///     True False None
 #[pyclass(frozen, name = "borrow", module = "dlx")]
 pub(crate) struct Borrow {
     tensors: Py<PyTuple>,

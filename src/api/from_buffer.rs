@@ -33,10 +33,10 @@ use crate::types::layout;
 /// Raises ``BufferError`` if an element would lie outside of the buffer, and for a buffer in another order;
 /// ``ValueError`` and ``TypeError`` for other bad arguments.
 ///
-/// >>> dlx.from_buffer(bytes([1, 0, 2, 0]), (2,), "int16")
-/// dlx.Tensor(int16[2], cpu, readonly)
-/// >>> dlx.from_buffer(bytes(4), (2,), "int16", copy=True).readonly
-/// False
+///     >>> dlx.from_buffer(bytes([1, 0, 2, 0]), (2,), "int16")
+///     dlx.Tensor(int16[2], cpu, readonly)
+///     >>> dlx.from_buffer(bytes(4), (2,), "int16", copy=True).readonly
+///     False
 #[pyfunction]
 #[pyo3(signature = (buffer, shape, dtype, *, strides=None, offset=None, copy=None, readonly=false, padded=false))]
 #[allow(

@@ -61,13 +61,13 @@ use crate::types::layout::Integers;
 /// supports none of these protocols, ``ValueError`` and ``TypeError`` for bad arguments, and `CudaError` for errors of
 /// the driver. The producer's own exceptions pass through. Sources: dlpack.h 1.3, array API ``from_dlpack``.
 ///
-/// >>> import numpy as np
-/// >>> a = np.arange(6.0).reshape(2, 3)
-/// >>> t = dlx.from_dlpack(a)
-/// >>> t
-/// dlx.Tensor(float64[2, 3], cpu)
-/// >>> t.data_ptr == a.ctypes.data
-/// True
+///     >>> import numpy as np
+///     >>> a = np.arange(6.0).reshape(2, 3)
+///     >>> t = dlx.from_dlpack(a)
+///     >>> t
+///     dlx.Tensor(float64[2, 3], cpu)
+///     >>> t.data_ptr == a.ctypes.data
+///     True
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(
@@ -181,10 +181,10 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Raises ``ValueError`` for negative extents, extents that overflow the address space from ``ptr`` on, a NULL ``ptr``
 /// with elements, and unknown devices.
 ///
-/// >>> from ctypes import addressof, c_int32
-/// >>> numbers = (c_int32 * 3)(1, 2, 3)
-/// >>> dlx.from_pointer(addressof(numbers), (3,), "int32", owner=numbers).tolist()
-/// [1, 2, 3]
+///     >>> from ctypes import addressof, c_int32
+///     >>> numbers = (c_int32 * 3)(1, 2, 3)
+///     >>> dlx.from_pointer(addressof(numbers), (3,), "int32", owner=numbers).tolist()
+///     [1, 2, 3]
 #[pyfunction]
 #[pyo3(signature = (ptr, shape, dtype, *, device=None, strides=None, owner=None, readonly=false, stream=None))]
 #[allow(

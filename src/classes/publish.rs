@@ -22,9 +22,9 @@ use crate::types::error::type_name;
 ///
 /// Raises ``TypeError`` for a type whose instances cannot be exported.
 ///
-/// >>> import numpy as np
-/// >>> dlx.exchange_api(np.ndarray)  # doctest: +ELLIPSIS
-/// <capsule object "dlpack_exchange_api" at 0x...>
+///     >>> import numpy as np
+///     >>> dlx.exchange_api(np.ndarray)  # doctest: +ELLIPSIS
+///     <capsule object "dlpack_exchange_api" at 0x...>
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -42,14 +42,14 @@ pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py,
 /// Raises ``TypeError`` for a type that has its own table, whose instances cannot be exported, or that cannot be
 /// changed safely.
 ///
-/// >>> import numpy as np
-/// >>> class Image:  # has no table
-/// ...     __dlpack__ = lambda self, **options: np.ones(3).__dlpack__(**options)
-/// ...     __dlpack_device__ = lambda self: (1, 0)
-/// ...     from_dlpack = classmethod(lambda cls, tensor: cls())
-/// >>> dlx.publish(Image)
-/// >>> hasattr(Image, "__dlpack_c_exchange_api__")
-/// True
+///     >>> import numpy as np
+///     >>> class Image:  # has no table
+///     ...     __dlpack__ = lambda self, **options: np.ones(3).__dlpack__(**options)
+///     ...     __dlpack_device__ = lambda self: (1, 0)
+///     ...     from_dlpack = classmethod(lambda cls, tensor: cls())
+///     >>> dlx.publish(Image)
+///     >>> hasattr(Image, "__dlpack_c_exchange_api__")
+///     True
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
@@ -97,12 +97,12 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
 ///
 /// Raises ``TypeError`` for a type that has its own table.
 ///
-/// >>> class Plain:
-/// ...     __dlpack__ = __dlpack_device__ = from_dlpack = lambda self, **options: None
-/// >>> dlx.publish(Plain)
-/// >>> dlx.unpublish(Plain)
-/// >>> hasattr(Plain, "__dlpack_c_exchange_api__")
-/// False
+///     >>> class Plain:
+///     ...     __dlpack__ = __dlpack_device__ = from_dlpack = lambda self, **options: None
+///     >>> dlx.publish(Plain)
+///     >>> dlx.unpublish(Plain)
+///     >>> hasattr(Plain, "__dlpack_c_exchange_api__")
+///     False
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {

@@ -38,11 +38,11 @@ use crate::types::layout::Integers;
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a
 /// library that copies what it imports.
 ///
-/// >>> dlx.empty((2, 3), "float32")
-/// dlx.Tensor(float32[2, 3], cpu)
-/// >>> import numpy as np
-/// >>> dlx.empty(4, "int8", like=np.ndarray).shape
-/// (4,)
+///     >>> dlx.empty((2, 3), "float32")
+///     dlx.Tensor(float32[2, 3], cpu)
+///     >>> import numpy as np
+///     >>> dlx.empty(4, "int8", like=np.ndarray).shape
+///     (4,)
 #[pyfunction]
 #[inline(never)]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None, shared=false))]

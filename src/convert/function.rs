@@ -48,12 +48,12 @@ use crate::types::dtype::DType;
 /// Raises ``BufferError`` if the other library does not accept the tensor or has no such dtype, `CopyRefused` if
 /// ``copy=False`` rules out a copy that it would accept, and the exceptions of `from_dlpack`.
 ///
-/// >>> import numpy as np
-/// >>> a = np.arange(3.0)
-/// >>> dlx.convert(a, dlx.Tensor)  # or torch, jax.Array, "cupy"
-/// dlx.Tensor(float64[3], cpu)
-/// >>> dlx.convert(memoryview(a), np.ndarray, dtype="float32")
-/// array([0., 1., 2.], dtype=float32)
+///     >>> import numpy as np
+///     >>> a = np.arange(3.0)
+///     >>> dlx.convert(a, dlx.Tensor)  # or torch, jax.Array, "cupy"
+///     dlx.Tensor(float64[3], cpu)
+///     >>> dlx.convert(memoryview(a), np.ndarray, dtype="float32")
+///     array([0., 1., 2.], dtype=float32)
 #[pyfunction(name = "convert")]
 #[inline(always)]
 #[pyo3(signature = (x, to, /, *, device=None, copy=None, dtype=None, detach=false, share_readonly=false))]

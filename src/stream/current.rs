@@ -125,9 +125,9 @@ pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
 /// ``s`` is whatever ``stream=`` takes but -1; ``device`` is needed where ``s`` does not tell it. Consumers of the
 /// exchange table of `Tensor` run on it (``current_work_stream`` in dlpack.h).
 ///
-/// >>> with dlx.stream(1, device="cuda:0"):
-/// ...     dlx.current_stream("cuda:0")
-/// dlx.Stream(1, device='cuda:0')
+///     >>> with dlx.stream(1, device="cuda:0"):
+///     ...     dlx.current_stream("cuda:0")
+///     dlx.Stream(1, device='cuda:0')
 #[pyclass(frozen, name = "stream", module = "dlx")]
 pub(crate) struct CurrentStream(Py<PyStream>);
 
@@ -168,8 +168,8 @@ impl CurrentStream {
 ///
 /// The handle of a library's stream is alive as long as that stream is; it is not kept.
 ///
-/// >>> dlx.current_stream("cuda:1")
-/// dlx.Stream(1, device='cuda:1')
+///     >>> dlx.current_stream("cuda:1")
+///     dlx.Stream(1, device='cuda:1')
 #[pyfunction]
 #[pyo3(signature = (device, /))]
 pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {

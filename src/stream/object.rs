@@ -14,8 +14,8 @@ use crate::types::device;
 /// the driver of CUDA tells; for 1 and 2 it is ``cuda:0`` unless it is given. Equal to a stream of the same handle
 /// and device, and to the handle.
 ///
-/// >>> dlx.Stream(1, device="cuda:1")
-/// dlx.Stream(1, device='cuda:1')
+///     >>> dlx.Stream(1, device="cuda:1")
+///     dlx.Stream(1, device='cuda:1')
 #[pyclass(frozen, weakref, name = "Stream", module = "dlx")]
 pub(crate) struct PyStream(Stream);
 

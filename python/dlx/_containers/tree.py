@@ -58,10 +58,10 @@ def convert_tree(
     tree. Raises ``ValueError`` for a container with nothing to convert that was changed
     after it was read.
 
-    >>> import numpy as np
-    >>> batch = {"x": (np.ones(2),), "name": "first"}
-    >>> dlx.convert_tree(batch, dlx.Tensor)
-    {'x': (dlx.Tensor(float64[2], cpu),), 'name': 'first'}
+        >>> import numpy as np
+        >>> batch = {"x": (np.ones(2),), "name": "first"}
+        >>> dlx.convert_tree(batch, dlx.Tensor)
+        {'x': (dlx.Tensor(float64[2], cpu),), 'name': 'first'}
     """
 
     leaf: Callable[..., Any] = _core.convert

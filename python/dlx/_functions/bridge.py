@@ -161,12 +161,12 @@ def bridge(
     argument, or the result, and the place in it; the function's own exceptions pass
     through.
 
-    >>> import numpy as np
-    >>> @dlx.bridge(np.ndarray)
-    ... def smooth(x):
-    ...     return (x[1:] + x[:-1]) / 2
-    >>> smooth(dlx.from_dlpack(np.arange(3.0)))  # a tensor of any library
-    dlx.Tensor(float64[2], cpu)
+        >>> import numpy as np
+        >>> @dlx.bridge(np.ndarray)
+        ... def smooth(x):
+        ...     return (x[1:] + x[:-1]) / 2
+        >>> smooth(dlx.from_dlpack(np.arange(3.0)))  # a tensor of any library
+        dlx.Tensor(float64[2], cpu)
     """
     if lists not in ("keep", "refuse"):
         raise ValueError(f"lists is {lists!r}; expected 'keep' or 'refuse'")

@@ -21,9 +21,9 @@ use crate::types::error::bad_integers;
 /// Types above 18, of a later DLPack, are ``"tpu"``, ``"tpu_host"``, ``"ascend"``, and numbers as in ``"40:0"``: dlx
 /// hands their tensors on, and neither copies nor orders. Source: ``DLDevice`` in dlpack.h 1.3.
 ///
-/// >>> device = dlx.Device("cuda:1")
-/// >>> device.id, device == "cuda:1"
-/// (1, True)
+///     >>> device = dlx.Device("cuda:1")
+///     >>> device.id, device == "cuda:1"
+///     (1, True)
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);
 

@@ -23,9 +23,9 @@ use crate::types::error::bad_integers;
 /// names such as ``"bcomplex32"`` and ``"code40_16"``: dlx hands their elements on and reads none. Source: ``DLDataType``
 /// in dlpack.h 1.3.
 ///
-/// >>> dtype = dlx.DType("bfloat16")
-/// >>> dtype.bits, dtype == "bfloat16"
-/// (16, True)
+///     >>> dtype = dlx.DType("bfloat16")
+///     >>> dtype.bits, dtype == "bfloat16"
+///     (16, True)
 #[pyclass(frozen, module = "dlx")]
 pub struct DType(pub(crate) DLDataType);
 
