@@ -126,7 +126,8 @@ def hops(runs: Document) -> Picture:
 def launches(device: Document) -> Picture:
     """Return the README's picture: three tensors of torch on their way to a kernel."""
     timed = [(name, time(device, *column)) for name, *column in LAUNCHES]
-    drawn = [Bar("three torch tensors", *bar) for bar in timed if bar[1] is not None]
+    what = "three torch tensors"
+    drawn = [Bar(what, name, ns) for name, ns in timed if ns is not None]
     drawn.sort(key=lambda bar: bar.ns)
     title = "ns of the host until a kernel can run on three CUDA tensors"
     caption = [

@@ -555,21 +555,8 @@ def from_pointer(
 ) -> Tensor:
     """Make a `Tensor` over memory that dlx does not own."""
 
-# A namespace comes before a class: Pyright takes a module for a ``type``, too.
-@overload
-def convert(
-    x: object,
-    to: NDArray[Any] | _OfNdarrays,
-    /,
-    *,
-    device: _DeviceLike | None = None,
-    copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
-    detach: bool = False,
-    share_readonly: bool = False,
-) -> NDArray[Any]:
-    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
-
+# A namespace comes before a class: Pyright takes a module for a ``type``, too. Of one
+# that is only known to be a module, the first says ``Any``.
 @overload
 def convert(
     x: object,
@@ -581,7 +568,21 @@ def convert(
     dtype: _DTypeLike | None = None,
     detach: bool = False,
     share_readonly: bool = False,
-) -> _T: ...
+) -> _T:
+    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
+
+@overload
+def convert(
+    x: object,
+    to: NDArray[Any] | _OfNdarrays,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+    share_readonly: bool = False,
+) -> NDArray[Any]: ...
 @overload
 def convert(
     x: object,

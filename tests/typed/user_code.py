@@ -4,6 +4,7 @@ Nothing runs this. An expected error is marked for each checker, which reports a
 without an error.
 """
 
+from importlib import import_module
 from typing import Any, assert_type
 
 import dlx
@@ -23,6 +24,7 @@ assert_type(dlx.convert(x, dlx.Tensor), dlx.Tensor)
 array: NDArray[Any] = dlx.convert(t, np.ndarray)
 assert_type(dlx.convert(x, torch), torch.Tensor)
 assert_type(dlx.convert(x, dlx), dlx.Tensor)
+assert_type(dlx.convert(x, import_module("torch")), Any)
 assert_type(dlx.convert(t, np, device="cpu", copy=False), NDArray[Any])
 assert_type(dlx.convert(x, "torch", dtype="float32"), Any)
 dlx.convert(x, torch, to_device="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
