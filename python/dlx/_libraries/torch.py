@@ -214,6 +214,16 @@ def increment_of(tensor: Any) -> Any:
     return torch._C._increment_version
 
 
+def _would_import(torch: Any, tensor: Any) -> bool:
+    """Whether an operator would look for torch, and end the process as it is gone.
+
+    Those of classes with operators of their own look for it in `sys.modules`.
+    """
+    own = getattr(type(tensor), "__torch_dispatch__", None)
+    is_own = own is not torch._C._disabled_torch_dispatch_impl
+    return is_own and sys.modules.get("torch") is not torch
+
+
 def has_tangent(tensor: Any) -> bool:
     """Whether a tensor has a tangent of forward-mode AD."""
     torch = _of(tensor)
@@ -225,6 +235,8 @@ def has_tangent(tensor: Any) -> bool:
             return False
         if torch._is_functional_tensor(tensor):
             return False
+        if _would_import(torch, tensor):
+            return True
         try:
             return torch._VF._unpack_dual(tensor, level=0).tangent is not None
         except Exception:
