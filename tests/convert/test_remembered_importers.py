@@ -11,6 +11,7 @@ import dlx
 import numpy as np
 import pytest
 from support.concurrent_threads import in_thread
+from support.optional_libraries import requires
 
 X = np.arange(4, dtype="float64")
 
@@ -106,6 +107,23 @@ def test_a_result_is_looked_at_although_those_before_it_were_as_given(
         assert dlx.from_dlpack(dlx.convert(X, array)).dtype == "float64"
     with pytest.raises(BufferError, match="would import float64 as float32"):
         dlx.convert(X, array)
+
+
+def test_a_python_function_in_place_of_a_compiled_importer_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """tvm-ffi's own keeps the struct that it is given, and no other."""
+    tvm_ffi = requires("tvm_ffi")
+    own = tvm_ffi.from_dlpack
+    assert type(dlx.convert(X, tvm_ffi.Tensor)) is tvm_ffi.Tensor
+
+    def narrowed(tensor: dlx.Tensor) -> Any:
+        return own(np.from_dlpack(tensor).astype("float32"))
+
+    narrowed.__module__ = "tvm_ffi.core"
+    monkeypatch.setattr(tvm_ffi, "from_dlpack", narrowed)
+    with pytest.raises(BufferError, match="would import float64 as float32"):
+        dlx.convert(X, tvm_ffi.Tensor)
 
 
 class Copying(array):

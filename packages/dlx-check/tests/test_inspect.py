@@ -320,3 +320,19 @@ def test_a_stream_of_another_version_is_shown_as_it_is() -> None:
 
 def test_the_cpu_has_none() -> None:
     assert "stream     none on the CPU" in repr(dlx.inspect(np.zeros(3)))
+
+
+def test_an_object_that_has_every_attribute_is_asked_for_its_device() -> None:
+    """R64: a truthy answer does not make it a view of torch that must not be."""
+
+    class Claims(Producer):
+        """Has whatever it is asked for, and that is true."""
+
+        def __getattr__(self, name: str) -> object:
+            """Return a function that returns something true."""
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return lambda: [name]
+
+    x = Claims(shape=(2,), device=(1, 0))
+    assert note(x, "__dlpack_device__") is None

@@ -67,7 +67,7 @@ def ask_device(x: Any) -> tuple[tuple[int, int] | None, str | None]:
     """Return what ``__dlpack_device__`` gives, or what is to be said of it."""
     try:
         # One of torch asks `is_pinned`, which reads the storage.
-        if x.is_quantized and x.is_neg():
+        if x.is_quantized is True and x.is_neg() is True:
             return None, "not called: torch would end the process for such a view"
     except Exception:  # it is none of torch's
         pass
