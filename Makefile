@@ -183,10 +183,6 @@ $(ENGINES)/built: $(VENV)/heavy
 	$(BIN)/python tests/oneapi/beside.py $(ENGINES)/bin/python
 	touch $@
 
-$(VENV)/bench: $(VENV)/heavy pyproject.toml
-	$(BIN)/python -m pip install "nanobind>=3.1"
-	touch $@
-
 $(VENV)/gpu: $(VENV)/bin/uv pyproject.toml
 	$(INSTALL) $(BIN)/python --group gpu
 	touch $@

@@ -235,7 +235,7 @@ TASKS = {
     # Measurements.
     "bench": Task(
         "compare with what else there is, in each Python of PYTHONS, BENCH=OPTIONS",
-        "{venv}/built {venv}/bench",
+        HEAVY,
         [
             "{venv}/bin/maturin build --release --locked --quiet --out build/wheel",
             "{python} benches/every_python.py build/wheel {pythons} -- {bench}",

@@ -1,5 +1,6 @@
 """`examples/`: each runs, and its arrays go through every library and come back."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def x(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 NEEDS = {
+    "c_table": ["numpy"],
     "ctypes_array": [],
     "decay": ["polars", "torch", "jax"],
     "kernel": [],
@@ -77,6 +79,15 @@ def test_an_example_runs_as_a_program(name: str) -> None:
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout
+
+
+@pytest.mark.parametrize("role", ["producer", "table"])
+def test_the_table_in_c_breaks_no_rule_that_it_promises(role: str) -> None:
+    """R112 to R140, and what `__dlpack__` has to do."""
+    command = [sys.executable, "-m", "dlx", "check", "c_table:target", "--role", role]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=EXAMPLES)
+    assert "exit 0: nothing fails the run" in ran.stdout
+    assert re.search(r"producer +6|table +3", ran.stdout)  # it was not untestable
 
 
 def test_numpy_shares_the_memory(x: Any) -> None:
