@@ -53,54 +53,37 @@ mod _core {
 
     #[pymodule_export]
     use super::deferred;
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
-    use crate::api::borrow::Borrow;
-    #[pymodule_export]
-    use crate::api::from_buffer::from_buffer;
-    #[pymodule_export]
-    use crate::api::from_dlpack::{from_pointer, is_tensor};
-    #[pymodule_export]
-    use crate::api::launched::launched_type;
-    #[pymodule_export]
-    use crate::api::tree::map_tree;
-    #[pymodule_export]
-    use crate::api::writing::{increment_version, written};
-    #[pymodule_export]
-    use crate::classes::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
-        import_tensor, mixin, register,
+    use crate::shared::{
+        file::OpenFile,
+        link::{LinkedFile, end_links},
+        mapping::{MappedFile, covering},
     };
     #[pymodule_export]
-    use crate::classes::publish::{exchange_api, publish, unpublish};
-    #[pymodule_export]
-    use crate::convert::bridge::{Kind, Types, bridged_type, placed};
-    #[pymodule_export]
-    use crate::convert::function::only_exports;
-    #[pymodule_export]
-    use crate::convert::namespace::array_type;
-    #[cfg(target_os = "linux")]
-    #[pymodule_export]
-    use crate::shared::file::OpenFile;
-    #[cfg(target_os = "linux")]
-    #[pymodule_export]
-    use crate::shared::link::{LinkedFile, end_links};
-    #[cfg(target_os = "linux")]
-    #[pymodule_export]
-    use crate::shared::mapping::{MappedFile, covering};
-    #[pymodule_export]
-    use crate::stream::PyStream;
-    #[pymodule_export]
-    use crate::stream::current::{CurrentStream, current_stream};
-    #[pymodule_export]
-    use crate::tensor::array_interface::array_interface;
-    #[pymodule_export]
-    use crate::tensor::trace::trace_with;
-    #[pymodule_export]
-    use crate::types::device::Device;
-    #[pymodule_export]
-    use crate::types::dtype::DType;
-    #[pymodule_export]
-    use crate::types::error::type_name_of;
+    use crate::{
+        api::borrow::Borrow,
+        api::from_buffer::from_buffer,
+        api::from_dlpack::{from_pointer, is_tensor},
+        api::launched::launched_type,
+        api::tree::map_tree,
+        api::writing::{increment_version, written},
+        classes::mixin::{
+            allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
+            import_tensor, mixin, register,
+        },
+        classes::publish::{exchange_api, publish, unpublish},
+        convert::bridge::{Kind, Types, bridged_type, placed},
+        convert::function::only_exports,
+        convert::namespace::array_type,
+        stream::PyStream,
+        stream::current::{CurrentStream, current_stream},
+        tensor::array_interface::array_interface,
+        tensor::trace::trace_with,
+        types::device::Device,
+        types::dtype::DType,
+        types::error::type_name_of,
+    };
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

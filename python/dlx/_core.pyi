@@ -22,6 +22,7 @@ from typing import (
     overload,
 )
 
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
@@ -402,6 +403,8 @@ class DType:
     @property
     def name(self) -> str:
         """The name, equal to ``str()``."""
+    @property
+    def __numpy_dtype__(self) -> np.dtype[Any]: ...
     def __dlpack_data_type__(self) -> tuple[int, int, int]:
         """``(code, bits, lanes)``, as proposed for the array API."""
     def __eq__(self, other: object, /) -> bool: ...
@@ -482,6 +485,8 @@ class Tensor(Buffer):
         """Return a NumPy array that shares the memory, or a copy on request."""
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
+    def tobytes(self) -> bytes:
+        """Return the bytes of the elements in row-major order."""
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[Any, ...]: ...
     def __copy__(self) -> Tensor: ...
     def __deepcopy__(self, memo: Any, /) -> Tensor: ...
@@ -508,6 +513,8 @@ class Tensor(Buffer):
         """``(DeviceType, id)``."""
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
         """`device_aliases` as pairs ``(DeviceType, id)``."""
+    @property
+    def __numpy_dtype__(self) -> np.dtype[Any]: ...
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3, for memory on the CPU."""

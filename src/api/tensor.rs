@@ -8,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyComplex, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -49,9 +49,7 @@ impl Tensor {
         self.described().size()
     }
 
-    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up.
-    ///
-    /// Source: dlpack.h.
+    /// Bytes of the elements alone, as in dlpack.h; for packed sub-byte elements the total is rounded up.
     #[getter]
     fn nbytes(&self) -> i64 {
         self.described().nbytes()
@@ -77,8 +75,7 @@ impl Tensor {
 
     /// Further devices that can address the memory, each accepted as ``device=``.
     ///
-    /// The producer declares them by ``__dlpack_device_aliases__``. A tensor imported on the CPU without ``device=``
-    /// has none, because its producer was not asked.
+    /// The producer declares them; one on the CPU is asked only by ``device=``.
     #[getter]
     fn device_aliases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let devices = aliases::of_snapshot(self.described()).iter().copied();
@@ -103,17 +100,13 @@ impl Tensor {
         self.described().is_protected()
     }
 
-    /// Whether the memory is a copy made for this tensor (IS_COPIED).
-    ///
-    /// Source: dlpack.h.
+    /// Whether the memory is a copy made for this tensor (IS_COPIED of dlpack.h).
     #[getter]
     fn is_copied(&self) -> bool {
         self.described().has(DLPACK_FLAG_BITMASK_IS_COPIED)
     }
 
-    /// Whether elements of less than a byte take one each (IS_SUBBYTE_TYPE_PADDED); packed elements do not.
-    ///
-    /// Source: dlpack.h.
+    /// Whether elements of less than a byte take one each (IS_SUBBYTE_TYPE_PADDED of dlpack.h); packed ones do not.
     #[getter]
     fn is_padded(&self) -> bool {
         self.described()
@@ -137,9 +130,8 @@ impl Tensor {
 
     /// Return the bytes of `span` as a one-dimensional ``memoryview`` of uint8 that shares the memory, of any dtype.
     ///
-    /// The dimensions may be in any order and direction; elements that strides repeat are there once. `from_buffer` with
-    /// the same strides has the same elements. The view keeps the memory alive and is read-only if the tensor is. Raises
-    /// ``BufferError`` for gaps between the elements, packed ones that do not begin with a byte, and memory on a device.
+    /// Elements that strides repeat are there once. The view keeps the memory alive and is read-only if the tensor is.
+    /// Raises ``BufferError`` for gaps, packed elements that do not begin with a byte, and memory on a device.
     fn raw<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
         let snapshot = bytes::raw(slf.get().snapshot()?)?;
         PyMemoryView::from(Self::part(slf, snapshot)?.as_any())
@@ -164,9 +156,8 @@ impl Tensor {
 
     /// Block until the elements are ready and all work queued on their stream, and on ``stream`` if given, is done.
     ///
-    /// Pinned memory has no stream that dlx could know, so it needs ``stream``: the one that last wrote it, or -1 if
-    /// there is none. Raises ``BufferError`` without it and while a stream captures a graph, `CudaError` for errors
-    /// of the driver.
+    /// Pinned memory needs ``stream``: the one that last wrote it, or -1 if there is none. Raises ``BufferError``
+    /// without it and while a stream captures a graph, `CudaError` for errors of the driver.
     #[pyo3(signature = (*, stream=None))]
     fn synchronize(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         stream::synchronize(stream, self.device())?;
@@ -212,9 +203,7 @@ impl Tensor {
         requested::capsule(slf, stream, max_version, dl_device, copy)
     }
 
-    /// ``(DeviceType, id)``.
-    ///
-    /// Source: array API ``__dlpack_device__``.
+    /// ``(DeviceType, id)``, as in the array API.
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         device::to_tuple(py, self.described().meta().device)
     }
@@ -222,6 +211,12 @@ impl Tensor {
     /// `device_aliases` as pairs ``(DeviceType, id)``.
     fn __dlpack_device_aliases__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         aliases::to_tuple(py, aliases::of_snapshot(self.described()))
+    }
+
+    /// As that of `dtype`, for ``np.result_type(t)``.
+    #[getter]
+    fn __numpy_dtype__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        dtype::numpy_dtype(py, self.described().meta().dtype)
     }
 
     /// NumPy's array interface, version 3, for memory on the CPU.
@@ -232,10 +227,9 @@ impl Tensor {
         array_interface::cpu(py, self.snapshot()?)
     }
 
-    /// The CUDA array interface, version 3, for memory on CUDA devices.
+    /// The CUDA Array Interface, version 3, for memory on CUDA devices.
     ///
     /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that the interface cannot name.
-    /// Source: CUDA Array Interface 3.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cuda(py, self.snapshot()?)
@@ -274,6 +268,12 @@ impl Tensor {
     /// Raises ``BufferError`` for memory that is not on the CPU, and for dtypes that Python has no number for.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         element::list(py, self.snapshot()?)
+    }
+
+    /// Return the bytes of the elements in row-major order; ``BufferError`` for memory that is not on the CPU.
+    fn tobytes<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let rows = requested::again(slf, None, Some(true))?;
+        slf.py().get_type::<PyBytes>().call1((Self::raw(&rows)?,))
     }
 
     /// Extent of the first dimension.

@@ -34,7 +34,9 @@ fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, P
     interface.set_item("version", 3)?;
     interface.set_item("shape", PyTuple::new(py, snapshot.shape())?)?;
     interface.set_item("typestr", format!("{order}{kind}{}", meta.dtype.bits / 8))?;
-    interface.set_item("strides", PyTuple::new(py, byte_strides(snapshot))?)?;
+    // Pillow and others take only None as compact.
+    let strides = (!snapshot.is_row_major()).then(|| PyTuple::new(py, byte_strides(snapshot)));
+    interface.set_item("strides", strides.transpose()?)?;
     Ok(interface)
 }
 
@@ -96,9 +98,6 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     }
     let interface = interface(py, snapshot)?;
     interface.set_item("data", data(snapshot))?;
-    if snapshot.is_row_major() {
-        interface.set_item("strides", py.None())?;
-    }
     interface.set_item("stream", of_interface(py, snapshot)?)?;
     Ok(interface)
 }

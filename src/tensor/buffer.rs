@@ -133,8 +133,9 @@ pub(crate) unsafe fn fill(
     filled.len = snapshot.nbytes() as isize;
     filled.itemsize = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
     filled.readonly = c_int::from(readonly);
-    // At most `MAX_NDIM`.
-    filled.ndim = snapshot.ndim() as c_int;
+    // At most `MAX_NDIM`; a run of bytes for who asks for no shape.
+    let ndim = asks(ffi::PyBUF_ND).then_some(snapshot.ndim() as c_int);
+    filled.ndim = ndim.unwrap_or(1);
     filled.format = if asks(ffi::PyBUF_FORMAT) {
         format.as_ptr().cast_mut()
     } else {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyImportError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -11,6 +11,8 @@ use crate::abi::*;
 use crate::tensor::buffer;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
+use crate::types::dtype::numpy_dtype;
+use crate::types::error::caused;
 use crate::types::{device, dtype};
 
 /// Implements `Tensor.__array__`, as NumPy calls it.
@@ -59,14 +61,8 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     let Some(stand_in) = buffer::stand_in(dtype) else {
         return Err(unknown("it has no dtype of that size"));
     };
-    let ml_dtype = match py.import("ml_dtypes") {
-        Ok(ml_dtypes) => ml_dtypes.getattr_opt(name.as_str())?,
-        Err(error) if error.is_instance_of::<PyImportError>(py) => {
-            return Err(unknown("this requires ml_dtypes, which is not installed"));
-        }
-        Err(error) => return Err(error),
-    };
-    let ml_dtype = ml_dtype.ok_or_else(|| unknown("ml_dtypes does not have it"))?;
+    let absent = || unknown("ml_dtypes does not have it, or is not installed");
+    let ml_dtype = numpy_dtype(py, dtype).map_err(|error| caused(py, absent(), error))?;
     let raw = Tensor::new(py, snapshot.reinterpret(stand_in)?)?;
     to_numpy(&raw)?.call_method1("view", (ml_dtype,))
 }

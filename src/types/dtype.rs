@@ -11,7 +11,7 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-pub(crate) use object::DType;
+pub(crate) use object::{DType, numpy_dtype};
 
 use crate::abi::*;
 use crate::types::error::Error;

@@ -344,3 +344,32 @@ def test_a_value_is_immutable(value: Any, attributes: list[str]) -> None:
     for attribute in attributes:
         with pytest.raises(AttributeError):
             setattr(value, attribute, 1)
+
+
+new_numpy = pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.4.0",
+    reason="NumPy 2.4 is the first that asks for __numpy_dtype__",
+)
+
+
+@new_numpy
+@pytest.mark.parametrize("name", ["float32", "complex128", "bool", "bfloat16", "int4"])
+def test_numpy_takes_a_dtype_of_dlx_for_its_own(name: str) -> None:
+    """NumPy's `__numpy_dtype__`; ml_dtypes has what NumPy has not."""
+    found = np.dtype(dlx.DType(name))  # type: ignore[arg-type]
+    assert (found.name, np.zeros(2, found).dtype) == (name, found)
+
+
+@new_numpy
+def test_numpy_knows_the_dtype_of_a_tensor() -> None:
+    """NumPy's `__numpy_dtype__`, also as JAX asks: `jnp.asarray(t)`."""
+    assert np.result_type(dlx.from_dlpack(np.ones(3, "float32"))) == np.float32
+
+
+@pytest.mark.parametrize("name", ["float32x4", "handle64"])
+def test_a_dtype_that_numpy_lacks_is_absent_there(name: str) -> None:
+    """`hasattr` tells, and NumPy says what it cannot interpret."""
+    with pytest.raises(AttributeError, match="NumPy has no dtype"):
+        _ = dlx.DType(name).__numpy_dtype__
+    with pytest.raises(TypeError):
+        np.dtype(dlx.DType(name))  # type: ignore[arg-type]

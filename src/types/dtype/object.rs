@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -13,7 +13,7 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use super::{bits, check, equality, name, parse, scalar};
 use crate::abi::*;
 use crate::cpython::lookup::lacks;
-use crate::types::error::bad_integers;
+use crate::types::error::{bad_integers, caused};
 
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
 ///
@@ -117,6 +117,14 @@ impl DType {
         self.__str__()
     }
 
+    /// The dtype of NumPy, or of ml_dtypes: ``np.dtype(t.dtype)`` asks for it, from NumPy 2.4 on.
+    ///
+    /// Raises ``AttributeError`` where neither has one.
+    #[getter]
+    fn __numpy_dtype__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        numpy_dtype(py, self.0)
+    }
+
     /// ``(code, bits, lanes)``, as proposed for the array API.
     fn __dlpack_data_type__(&self) -> (u8, u8, u16) {
         (self.0.code.0, self.0.bits, self.0.lanes)
@@ -151,6 +159,20 @@ impl DType {
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
         (slf.get_type().unbind(), (slf.get().__str__(),))
     }
+}
+
+/// The dtype object of NumPy, or of ml_dtypes.
+///
+/// # Errors
+///
+/// `AttributeError` where neither has one.
+pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DLDataType) -> PyResult<Bound<'_, PyAny>> {
+    let name = name(dtype).to_string();
+    let named = || py.import("numpy")?.call_method1("dtype", (&name,));
+    // With ml_dtypes, NumPy knows more names.
+    let found = named().or_else(|_| py.import("ml_dtypes").and_then(|_| named()));
+    let absent = || PyAttributeError::new_err(format!("NumPy has no dtype {name}"));
+    found.map_err(|error| caused(py, absent(), error))
 }
 
 /// The dtype of a literal, for four common names: Python interns those.
