@@ -391,5 +391,5 @@ else:
         return getattr(_core, name)
 
 
-if "DLX_TRACE" in _environ:
+if _environ.get("DLX_TRACE"):
     _door("check", "start", "the variable DLX_TRACE")(_environ["DLX_TRACE"])

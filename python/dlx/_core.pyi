@@ -1,7 +1,7 @@
 """The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from os import PathLike
@@ -567,12 +567,12 @@ def from_pointer(
 @overload
 def convert(
     x: object,
-    to: _OfTensors[_T] | _OfArrays[_T],
     /,
+    to: _OfTensors[_T] | _OfArrays[_T],
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
+    dtype: _DTypeLike | Mapping[Any, _DTypeLike] | None = None,
     detach: bool = False,
     share_readonly: bool = False,
 ) -> _T:
@@ -581,48 +581,48 @@ def convert(
 @overload
 def convert(
     x: object,
-    to: NDArray[Any] | _OfNdarrays,
     /,
+    to: NDArray[Any] | _OfNdarrays,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
+    dtype: _DTypeLike | Mapping[Any, _DTypeLike] | None = None,
     detach: bool = False,
     share_readonly: bool = False,
 ) -> NDArray[Any]: ...
 @overload
 def convert(
     x: object,
-    to: ModuleType | _Namespace | str,
     /,
+    to: ModuleType | _Namespace | str,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
+    dtype: _DTypeLike | Mapping[Any, _DTypeLike] | None = None,
     detach: bool = False,
     share_readonly: bool = False,
 ) -> Any: ...
 @overload
 def convert(
     x: object,
-    to: type[_T],
     /,
+    to: type[_T],
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
+    dtype: _DTypeLike | Mapping[Any, _DTypeLike] | None = None,
     detach: bool = False,
     share_readonly: bool = False,
 ) -> _T: ...
 @overload
 def convert(
     x: object,
-    to: _Instance,
     /,
+    to: _Instance,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
+    dtype: _DTypeLike | Mapping[Any, _DTypeLike] | None = None,
     detach: bool = False,
     share_readonly: bool = False,
 ) -> _Instance: ...

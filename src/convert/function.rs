@@ -4,7 +4,9 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
+use crate::abi::DLDataType;
 use crate::adapters::{jax, numpy, torch};
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
@@ -14,7 +16,7 @@ use crate::convert::deliver;
 use crate::convert::source::{Input, Options, Taker};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
-use crate::cpython::call::{attribute, call_method_with};
+use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_subtype;
 use crate::exchange::slot::inner_of;
 use crate::import::ladder::from_dlpack;
@@ -27,8 +29,8 @@ use crate::types::dtype::DType;
 /// Convert ``x`` to a tensor of another library.
 ///
 /// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`),
-/// its namespace (``torch``, ``jax.numpy``, one of array-api-compat), the name to import that by, or one of its tensors,
-/// which stands for its type: the result is made by its ``__dlx_like__`` if it is an instance of `ExchangeMixin`.
+/// its namespace (``torch``, ``jax.numpy``, one of array-api-compat), the name of either, or one of its tensors, which
+/// stands for its type: the result is made by its ``__dlx_like__`` if it is an instance of `ExchangeMixin`.
 ///
 /// The result shares the memory if the other library can describe it. If it cannot, or would let read-only memory be
 /// written (that of JAX, MLX, TensorFlow and a ``pandas.Index`` is), the elements are copied, unless ``copy=False``;
@@ -37,8 +39,8 @@ use crate::types::dtype::DType;
 /// cannot tell whether its memory may be written. ``device`` is where the result must be: a name, a pair, a `Device`, or
 /// a device of torch, JAX or CuPy.
 ///
-/// ``dtype`` is anything that `DType` accepts. If the elements are of another dtype, the other library casts them, after
-/// the conversion; nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
+/// ``dtype`` is anything that `DType` accepts, or a mapping: ``{"float64": "float32"}`` casts only float64. If the elements
+/// are of another dtype, the other library casts them, after the conversion; nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
 /// has such a method: for tensors that record gradients, which are refused otherwise.
 ///
 /// Returns ``x`` itself if it is already an instance of the type and the options do not ask for more; if they do, an
@@ -56,7 +58,7 @@ use crate::types::dtype::DType;
 ///     array([0., 1., 2.], dtype=float32)
 #[pyfunction(name = "convert")]
 #[inline(always)]
-#[pyo3(signature = (x, to, /, *, device=None, copy=None, dtype=None, detach=false, share_readonly=false))]
+#[pyo3(signature = (x, /, to, *, device=None, copy=None, dtype=None, detach=false, share_readonly=false))]
 #[allow(clippy::too_many_arguments, reason = "the keywords of `convert`")]
 pub(crate) fn py_convert<'py>(
     x: &Bound<'py, PyAny>,
@@ -70,25 +72,39 @@ pub(crate) fn py_convert<'py>(
     if dtype.is_none() && !detach && !share_readonly {
         return convert(x, to, device, copy);
     }
+    let casts = dtype.and_then(|dtype| dtype.cast::<PyMapping>().ok());
+    let dtype = match casts {
+        Some(casts) if detach => cast_of(casts, &detached(x)?)?,
+        Some(casts) => cast_of(casts, x)?,
+        None => dtype.map(DType::of).transpose()?,
+    };
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
-        dtype: dtype.map(DType::of).transpose()?,
+        dtype,
         share_readonly,
     };
-    let made = if detach {
-        convert_detached(x, to, &asked)?
-    } else {
-        as_asked(x, to, &asked)?
+    let made = match detach {
+        true => convert_detached(x, to, &asked)?,
+        false => as_asked(x, to, &asked)?,
     };
     let Some(dtype) = asked.dtype else {
         return Ok(made);
     };
     let module = x.py().import(intern!(x.py(), "dlx._libraries.cast"))?;
-    let dtype = Bound::new(x.py(), DType(dtype))?;
-    let copy = copy.into_pyobject(x.py())?;
-    let cast = intern!(x.py(), "cast");
-    call_method_with(&module, cast, &[&made, dtype.as_any(), &copy])
+    module.call_method1(intern!(x.py(), "cast"), (made, DType(dtype), copy))
+}
+
+/// What `casts`, from dtypes to dtypes, has for the elements of `x`.
+fn cast_of(casts: &Bound<'_, PyMapping>, x: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
+    let own = from_dlpack(x, &Request::NOTHING)?.meta().dtype;
+    for cast in casts.items()?.iter() {
+        let (from, to): (Bound<'_, PyAny>, Bound<'_, PyAny>) = cast.extract()?;
+        if DType::of(&from)? == own {
+            return DType::of(&to).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Whether ``x`` is a tensor of torch that can be exported, and nothing else.

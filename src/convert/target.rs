@@ -81,9 +81,9 @@ impl<'py> Target<'py> {
         if is_namespace(to)? {
             return Self::of(array_type(to)?.as_any());
         }
-        if let Ok(name) = to.cast::<PyString>() {
-            let namespace = to.py().import(name)?;
-            return Self::of(array_type(namespace.as_any())?.as_any());
+        if to.is_instance_of::<PyString>() {
+            let module = to.py().import(intern!(to.py(), "dlx._libraries.named"))?;
+            return Self::of(&module.call_method1("named", (to,))?);
         }
         if is_tensor(to)? {
             return Self::like(to);

@@ -142,6 +142,78 @@ def test_a_name_is_imported() -> None:
     assert "no_such_library" not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["numpy.ndarray", "dlx.Tensor", "ml_dtypes"])
+def test_a_name_is_that_of_a_namespace_or_of_a_class_in_one(name: str) -> None:
+    """`help(dlx.convert)`, ``to``; what has no arrays is a TypeError."""
+    if name == "ml_dtypes":
+        with pytest.raises(TypeError, match="ml_dtypes has no array type"):
+            dlx.convert(np.ones(3), name)
+    else:
+        assert type(dlx.convert(np.ones(3), to=name)).__name__ == name.split(".")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("numpi", "numpy"),
+        ("pytorch", "torch"),
+        ("Jax", "jax"),
+        ("jnp", "jax.numpy"),
+        ("numpy.ndaray", "numpy"),
+    ],
+)
+def test_a_name_that_is_not_found_is_compared_with_those_of_libraries(
+    name: str, meant: str
+) -> None:
+    with pytest.raises(ModuleNotFoundError) as raised:
+        dlx.convert(np.ones(3), name)
+    assert raised.value.__notes__ == [f"did you mean {meant!r}?"]
+
+
+def test_a_module_that_lacks_another_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_a_library.py").write_text("import the_other_half")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="the_other_half") as raised:
+        dlx.convert(np.ones(3), "half_a_library")
+    assert not hasattr(raised.value, "__notes__")
+
+
+CASTS = {"float64": "float32", np.int64: "int32"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cast"),
+    [("float64", "float32"), ("int64", "int32"), ("int8", "int8"), ("bool", "bool")],
+)
+def test_a_mapping_casts_the_dtypes_that_it_names(name: str, cast: str) -> None:
+    """`help(dlx.convert)`, ``dtype``."""
+    x = np.ones(3, name)
+    assert dlx.convert(x, np, dtype=CASTS).dtype == cast
+    assert dlx.convert_tree([x, "a"], np, dtype=CASTS)[0].dtype == cast
+
+
+def test_a_batch_of_wide_numbers_goes_to_jax_by_a_mapping() -> None:
+    """JAX has 32 bits by default, and NumPy 64."""
+    jax = requires("jax")
+    batch = {"ids": np.arange(3), "x": [np.ones(2), np.ones(2, "float32")]}
+    made = dlx.convert_tree(batch, jax, dtype=CASTS)
+    dtypes = [made["ids"].dtype, *(x.dtype for x in made["x"])]
+    assert dtypes == ["int32", "float32", "float32"]
+
+
+def test_a_mapping_with_what_is_no_dtype_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="not a dtype"):
+        dlx.convert(np.ones(3), np, dtype={"float65": "float32"})
+
+
+def test_a_mapping_casts_what_is_detached() -> None:
+    torch = requires("torch")
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    assert dlx.convert(x, np, detach=True, dtype=CASTS).dtype == "float32"
+
+
 @pytest.mark.parametrize("name", ["numpy", "torch"])
 def test_namespaces_of_array_api_compat_are_targets(name: str) -> None:
     """Of which `array_namespace(x)` returns one."""

@@ -157,17 +157,25 @@ def test_a_dtype_object_of_torch_is_understood(name: str) -> None:
 
 
 NO_DTYPES = (
-    "|float|float33|float128|f4|Float32| float32|float32 |float32x|float32x0|float32x1"
-    "|float32x-2|float32x+2|float32x02|float32x65536|float32x2x2|float8|float8_e4m3f"
-    "|float4_e2m1fn_x2|bool8|int|int9|complex|code99_0"
+    "|float33|float128|longdouble|>f4|S3|Float32| float32|float32 |float32x|float32x0"
+    "|float32x1|float32x-2|float32x+2|float32x02|float32x65536|float32x2x2|float8"
+    "|float8_e4m3f|float4_e2m1fn_x2|bool8|int9|code99_0|object|f4,f4|(2,)f4"
 )
 
 
 @pytest.mark.parametrize("name", NO_DTYPES.split("|"))
 def test_a_name_of_no_dtype_is_a_value_error(name: str) -> None:
-    """R102 to R106: there is one spelling for each dtype."""
+    """R102 to R106; R101 for the foreign byte order."""
     with pytest.raises(ValueError, match="not a dtype"):
         dlx.DType(name)
+
+
+@pytest.mark.parametrize(
+    "spec", [float, int, bool, complex, "f4", "d", "half", "int", "?"], ids=repr
+)
+def test_what_numpy_takes_for_a_dtype_is_one(spec: Any) -> None:
+    """`help(dlx.DType)`: where NumPy is installed."""
+    assert dlx.DType(spec) == np.dtype(spec).name
 
 
 @pytest.mark.parametrize(
@@ -200,7 +208,9 @@ def test_a_triple_of_no_dtype_is_a_value_error(triple: tuple[int, int, int]) -> 
         (2, 32),
         (2.0, 32, 1),
         pytest.param(object(), id="object"),
-        float,
+        str,
+        list,
+        np.longdouble,
     ],
     ids=repr,
 )

@@ -142,8 +142,9 @@ kept = dlx.from_dlpack(np.zeros(3))
 
 
 def test_the_variable_may_say_no() -> None:
-    """docs/inspect.md: `DLX_TRACE=0` traces nothing."""
+    """docs/inspect.md: `DLX_TRACE=0` traces nothing, nor does it empty."""
     assert run_python(LEAK, DLX_TRACE="0") == (0, "", "")
+    assert run_python(LEAK, DLX_TRACE="") == (0, "", "")
 
 
 @pytest.mark.parametrize("setting", ["1", "3"])

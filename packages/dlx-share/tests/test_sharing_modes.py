@@ -273,6 +273,19 @@ into.read()
         assert dlx.attach(data, mode="r").tolist() == [0, 0, 0]
 
 
+def test_what_is_sealed_is_shared_again_for_reading_only() -> None:
+    """README.md, Sharing: no others can map it to write."""
+    x = dlx.empty(3, "float64", shared=True, like=np)
+    dlx.share(x, copy=False, readonly=True).close()
+    x[1] = 7
+    with (
+        dlx.share(x, copy=False) as h,
+        child("t = dlx.attach(pickle.load(into))\ntell(t.tolist())") as process,
+    ):
+        assert h.readonly
+        assert ask(process, h) == [0, 7, 0]
+
+
 def test_memory_that_no_seal_protects_is_copied_to_be_read_only(
     tmp_path: Any,
 ) -> None:

@@ -23,11 +23,12 @@ _IMMUTABLE = 1 << 8  # of the flags of a type: no class statement made it
 
 def convert_tree(
     tree: Any,
-    to: Any,
     /,
+    to: Any,
     *,
     device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
+    dtype: Any = None,
     detach: bool = False,
     share_readonly: bool = False,
     strict: bool = False,
@@ -66,7 +67,7 @@ def convert_tree(
 
     leaf: Callable[..., Any] = _core.convert
     more: tuple[Any, ...] = (to,)
-    how = {"device": device, "copy": copy, "detach": detach}
+    how = {"device": device, "copy": copy, "dtype": dtype, "detach": detach}
     how["share_readonly"] = share_readonly
     if how != _AS_IT_IS:
         # Only without keywords has `convert` a fast entry.
@@ -83,7 +84,10 @@ def convert_tree(
         raise
 
 
-_AS_IT_IS = {"device": None, "copy": None, "detach": False, "share_readonly": False}
+_AS_IT_IS = {
+    **dict.fromkeys(("device", "copy", "dtype")),
+    **dict.fromkeys(("detach", "share_readonly"), False),
+}
 
 
 def _converting(to: Any, how: dict[str, Any]) -> Callable[[Any], Any]:

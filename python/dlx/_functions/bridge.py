@@ -184,12 +184,12 @@ def bridge(
 
 
 def _array_type(framework: Any) -> type:
+    if isinstance(framework, str):
+        from .._libraries.named import named
+
+        framework = named(framework)
     if isinstance(framework, type):
         return framework
-    if isinstance(framework, str):
-        from importlib import import_module
-
-        framework = import_module(framework)
     is_module = isinstance(framework, type(sys))
     if not (is_module or hasattr(framework, "__array_namespace_info__")):
         raise TypeError(

@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use super::{bits, check, equality, name, parse, scalar};
+use super::{bits, check, equality, name, parse};
 use crate::abi::*;
 use crate::cpython::lookup::lacks;
 use crate::types::error::{bad_integers, caused};
@@ -19,7 +19,7 @@ use crate::types::error::{bad_integers, caused};
 ///
 /// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple ``(code, bits, lanes)``,
 /// an object with ``__dlpack_data_type__``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle, TensorFlow or
-/// array-api-strict. Equal to these objects and to its name, and hashes as that. Codes above 17, of a later DLPack, have
+/// array-api-strict; where NumPy is installed also what it takes for one of these (``float``, ``"f4"``). Equal to these objects and to its name, and hashes as that. Codes above 17, of a later DLPack, have
 /// names such as ``"bcomplex32"`` and ``"code40_16"``: dlx hands their elements on and reads none. Source: ``DLDataType``
 /// in dlpack.h 1.3.
 ///
@@ -32,9 +32,6 @@ pub struct DType(pub(crate) DLDataType);
 impl DType {
     /// The dtype given by `spec`: anything that `DType(...)` accepts.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
-        if let Some(dtype) = literal(spec) {
-            return Ok(dtype);
-        }
         // The usual spelling needs none of what follows.
         if let Ok(text) = spec.cast_exact::<PyString>()
             && let Some(dtype) = parse(&text.to_cow()?)
@@ -63,7 +60,7 @@ impl DType {
             printed if printed == "torch.float4_e2m1fn_x2" => "float4_e2m1fnx2".into(),
             printed => printed,
         };
-        parse(bare(&text)).ok_or_else(|| {
+        parse(bare(&text)).or_else(|| of_numpy(spec)).ok_or_else(|| {
             let message = format!(
                 "{text:?} is not a dtype of DLPack; expected a name such as 'float32', 'bfloat16' or \
                  'float8_e4m3fn', a triple (code, bits, lanes), or a dtype of NumPy, torch, MLX, Paddle or TensorFlow"
@@ -175,24 +172,6 @@ pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DLDataType) -> PyResult<Bound<'
     found.map_err(|error| caused(py, absent(), error))
 }
 
-/// The dtype of a literal, for four common names: Python interns those.
-#[inline(always)]
-fn literal(spec: &Bound<'_, PyAny>) -> Option<DLDataType> {
-    let py = spec.py();
-    let (code, bits) = if spec.is(intern!(py, "float32")) {
-        (kDLFloat, 32)
-    } else if spec.is(intern!(py, "bfloat16")) {
-        (kDLBfloat, 16)
-    } else if spec.is(intern!(py, "float16")) {
-        (kDLFloat, 16)
-    } else if spec.is(intern!(py, "int64")) {
-        (kDLInt, 64)
-    } else {
-        return None;
-    };
-    Some(scalar(code, bits))
-}
-
 /// Strips the decoration that libraries print around the name of a dtype.
 fn bare(text: &str) -> &str {
     let of_tensorflow = || text.strip_prefix("<dtype: '")?.strip_suffix("'>");
@@ -235,6 +214,15 @@ fn of_triple(triple: &Bound<'_, PyTuple>) -> PyResult<DLDataType> {
     let dtype = DLDataType { code, bits, lanes };
     check(dtype).map_err(|error| PyValueError::new_err(error.message()))?;
     Ok(dtype)
+}
+
+/// The dtype that NumPy takes a type or a string for: `float`, `"f4"`, `"half"`. It prints another byte order, too.
+#[cold]
+fn of_numpy(spec: &Bound<'_, PyAny>) -> Option<DLDataType> {
+    let is_spelling = spec.is_instance_of::<PyString>() || spec.is_instance_of::<PyType>();
+    let numpy = spec.py().import("numpy").ok().filter(|_| is_spelling)?;
+    let dtype = numpy.call_method1("dtype", (spec,)).ok()?;
+    parse(&dtype.str().ok()?.to_cow().ok()?)
 }
 
 /// Whether this is a scalar type, or a dtype by the name of its class: what else prints like one is none.

@@ -111,6 +111,9 @@ def _reducer(before: _Reducer | None) -> _Reducer:
             return before(x) if before else x.__reduce_ex__(4)
         if lent := _lend(t):
             return _arrived, (target, *lent)
+        # Its bytes would be a copy, and torch's other end sees what is written.
+        if before and target == "torch" and x.is_shared():
+            return before(x)
         make, fields = _leave(t, 4, target)  # For protocol 4 and any other.
         return _made, (make, *fields)
 

@@ -479,6 +479,36 @@ def test_a_tensor_on_a_device_goes_the_old_way() -> None:
 
 
 @pytest.mark.usefixtures("reducers")
+def test_a_child_sends_memory_that_torch_shares_as_torch_does() -> None:
+    """README.md, Engines: what the receiver writes is seen by the child."""
+    requires("torch")
+    code, out, errors = run_python(
+        """
+        import multiprocessing
+        import dlx_share.mp
+        import torch
+
+        context = multiprocessing.get_context("fork")
+        there, back = context.Queue(), context.Queue()
+
+        def child():
+            x = torch.zeros(3).share_memory_()
+            back.put(x)
+            there.get()
+            back.put(x.tolist())
+
+        dlx_share.mp.register()
+        process = context.Process(target=child)
+        process.start()
+        back.get()[1] = 42
+        there.put(None)
+        print(back.get())
+        process.join()
+        """
+    )
+    assert (code, out) == (0, "[0.0, 42.0, 0.0]\n"), errors
+
+
 def test_another_file_than_the_one_described_is_refused() -> None:
     """README.md, Security: it says so when it is used, and is closed."""
     from multiprocessing.resource_sharer import DupFd

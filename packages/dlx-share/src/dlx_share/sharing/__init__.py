@@ -46,6 +46,7 @@ from ._segment import (
     opened,
     opened_at,
     reopened,
+    seals_of,
 )
 
 __all__ = ["Handle", "attach", "share"]
@@ -83,13 +84,15 @@ def _path_of(file: OpenFile) -> str:
     return os.readlink(f"/proc/self/fd/{file.fileno()}")
 
 
+_NO_WRITERS = fcntl.F_SEAL_WRITE | SEAL_FUTURE_WRITE
+
+
 def _enforced(file: OpenFile, inode: tuple[int, int]) -> bool:
     """Have the kernel refuse new writers of a segment; return whether it does."""
     try:
         if inode_of(file) != inode:  # Somebody has closed the descriptors of others.
             return False
-        seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
-        if not seals & (fcntl.F_SEAL_WRITE | SEAL_FUTURE_WRITE):
+        if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & _NO_WRITERS:
             with reopened(file, os.O_RDWR) as writing:
                 fcntl.fcntl(writing, fcntl.F_ADD_SEALS, SEAL_FUTURE_WRITE)
     except OSError:
@@ -138,6 +141,10 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
             return f"a mapping of {path!r}, which no path or descriptor leads to"
         return "memory attached by a handle that is closed"
     file, size, kind, token, name = at
+    if not reads and kind == SEGMENT and (seals_of(file) or 0) & _NO_WRITERS:
+        # Who maps it anew may not write, although this process may.
+        file.close()
+        return _of_mapping(t, True)
     if readonly and not (kind == SEGMENT and _enforced(file, inode)):
         file.close()
         return "memory that the kernel would let others write to"
