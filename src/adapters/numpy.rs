@@ -148,7 +148,8 @@ fn read<R>(
     x: &Bound<'_, PyAny>,
     make: impl FnOnce(Checked<'_>, &[i64], &[i64]) -> Result<R, Error>,
 ) -> PyResult<R> {
-    let fields = fields(x)?;
+    let absent = || Error::refused("the object is not a NumPy array");
+    let fields = fields(x).ok_or_else(absent)?;
     // SAFETY: `x` is an array of the proven layout (S9).
     let descr = unsafe { (*fields).descr };
     // SAFETY: the array holds its dtype; `element::of` takes a reference before it runs Python code.
@@ -202,12 +203,20 @@ fn read<R>(
 }
 
 /// The struct of `x`, if it is an array of the proven class or a subclass.
-fn fields(x: &Bound<'_, PyAny>) -> PyResult<*const PyArrayObject> {
-    let ndarray = NDARRAY.get(x.py()).map(|ndarray| ndarray.bind(x.py()));
-    if !ndarray.is_some_and(|ndarray| is_subtype(x.get_type_ptr(), ndarray)) {
-        return Err(Error::refused("the object is not a NumPy array").into());
-    }
-    Ok(x.as_ptr().cast())
+fn fields(x: &Bound<'_, PyAny>) -> Option<*const PyArrayObject> {
+    let ndarray = NDARRAY.get(x.py())?.bind(x.py());
+    is_subtype(x.get_type_ptr(), ndarray).then(|| x.as_ptr().cast_const().cast())
+}
+
+/// Whether `x` is an array of what is a number in no library: strings, dates, objects, fields.
+pub(crate) fn lacks_numbers(x: &Bound<'_, PyAny>) -> bool {
+    let Some(fields) = fields(x) else {
+        return false;
+    };
+    // SAFETY: `x` is an array of the proven layout (S9).
+    let descr = unsafe { (*fields).descr }.cast::<PyArray_Descr>();
+    // SAFETY: the array holds its dtype, whose layout is proven with that of arrays.
+    element::is_no_number(unsafe { (*descr).type_num })
 }
 
 /// The dtype that `descr` describes, which belongs to an array of the proven layout.

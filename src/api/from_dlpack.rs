@@ -137,11 +137,15 @@ fn recorded<'py>(
 /// Whether ``x`` is a tensor of some library: a `dlx.Tensor`, a NumPy array, or an instance of a class with an exchange
 /// table or ``__dlpack__``.
 ///
-/// Numbers, strings, buffers such as ``bytes``, and classes are not. Only the class is inspected, so no code of the
-/// instance runs.
+/// Numbers, strings, buffers such as ``bytes``, and classes are not, nor are NumPy arrays of strings, dates, objects or
+/// fields. Else only the class is inspected, so no code of the instance runs.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!numpy::lacks_numbers(x) && is_of_tensors(x)?)
+}
+
+fn is_of_tensors(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if let Some(Way::Table(..) | Way::Numpy | Way::Jax) = cache::noted(x) {
         return Ok(true);
     }

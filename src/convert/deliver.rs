@@ -336,7 +336,7 @@ pub(super) fn to_function<'py>(
     }
     let made = given.accepted(made, target)?;
     let look = importer.look(&made);
-    given.check_dtype(&made, look.as_ref(), importer, target, asked.dtype)?;
+    given.check_dtype(&made, look.as_ref(), importer, target)?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
         given.check_shared(look.as_ref().unwrap_or(&made), target)?;
     }

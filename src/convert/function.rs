@@ -4,9 +4,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyMapping;
 
-use crate::abi::DLDataType;
 use crate::adapters::{jax, numpy, torch};
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
@@ -24,7 +22,6 @@ use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::Device;
-use crate::types::dtype::DType;
 
 /// Convert ``x`` to a tensor of another library.
 ///
@@ -40,7 +37,8 @@ use crate::types::dtype::DType;
 /// a device of torch, JAX or CuPy.
 ///
 /// ``dtype`` is anything that `DType` accepts, or a mapping: ``{"float64": "float32"}`` casts only float64. If the elements
-/// are of another dtype, the other library casts them, after the conversion; nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
+/// are of another dtype, the other library casts them, after the conversion; if it cannot take them, their own does,
+/// before. Nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
 /// has such a method: for tensors that record gradients, which are refused otherwise.
 ///
 /// Returns ``x`` itself if it is already an instance of the type and the options do not ask for more; if they do, an
@@ -69,42 +67,24 @@ pub(crate) fn py_convert<'py>(
     detach: bool,
     share_readonly: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if dtype.is_none() && !detach && !share_readonly {
+    let py = x.py();
+    if let Some(dtype) = dtype {
+        let module = py.import(intern!(py, "dlx._libraries.cast"))?;
+        let how = (x, to, dtype, device, copy, detach, share_readonly);
+        return module.call_method1(intern!(py, "convert"), how);
+    }
+    if !detach && !share_readonly {
         return convert(x, to, device, copy);
     }
-    let casts = dtype.and_then(|dtype| dtype.cast::<PyMapping>().ok());
-    let dtype = match casts {
-        Some(casts) if detach => cast_of(casts, &detached(x)?)?,
-        Some(casts) => cast_of(casts, x)?,
-        None => dtype.map(DType::of).transpose()?,
-    };
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
-        dtype,
         share_readonly,
     };
-    let made = match detach {
-        true => convert_detached(x, to, &asked)?,
-        false => as_asked(x, to, &asked)?,
-    };
-    let Some(dtype) = asked.dtype else {
-        return Ok(made);
-    };
-    let module = x.py().import(intern!(x.py(), "dlx._libraries.cast"))?;
-    module.call_method1(intern!(x.py(), "cast"), (made, DType(dtype), copy))
-}
-
-/// What `casts`, from dtypes to dtypes, has for the elements of `x`.
-fn cast_of(casts: &Bound<'_, PyMapping>, x: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
-    let own = from_dlpack(x, &Request::NOTHING)?.meta().dtype;
-    for cast in casts.items()?.iter() {
-        let (from, to): (Bound<'_, PyAny>, Bound<'_, PyAny>) = cast.extract()?;
-        if DType::of(&from)? == own {
-            return DType::of(&to).map(Some);
-        }
+    match detach {
+        true => convert_detached(x, to, &asked),
+        false => as_asked(x, to, &asked),
     }
-    Ok(None)
 }
 
 /// Whether ``x`` is a tensor of torch that can be exported, and nothing else.

@@ -71,7 +71,6 @@ impl Given {
         look: Option<&Bound<'_, PyAny>>,
         importer: &Importer,
         target: &Target<'_>,
-        asked: Option<DLDataType>,
     ) -> PyResult<()> {
         if importer.keeps {
             return Ok(());
@@ -89,7 +88,7 @@ impl Given {
         });
         match found {
             Err(error) if is_urgent(py, &error) => Err(error),
-            Ok(found) if found != self.dtype && Some(found) != asked => {
+            Ok(found) if found != self.dtype => {
                 let hint = match jax::is_array(made)? {
                     true => ", or call jax.config.update('jax_enable_x64', True)",
                     false => "",

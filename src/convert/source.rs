@@ -23,8 +23,6 @@ use crate::types::{device, dtype};
 pub(crate) struct Options {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
-    /// What the elements are cast to, if the target's library does that when it imports them.
-    pub(crate) dtype: Option<DLDataType>,
     /// Whether a library that would let read-only memory be written gets it all the same.
     pub(crate) share_readonly: bool,
 }
@@ -33,7 +31,6 @@ impl Options {
     pub(crate) const NOTHING: Options = Options {
         device: None,
         copy: None,
-        dtype: None,
         share_readonly: false,
     };
 

@@ -91,10 +91,56 @@ def test_an_importer_that_casts_is_taken_at_its_word() -> None:
 
 
 @pytest.mark.parametrize("to", [dlx.Tensor, tvm_ffi.Tensor, "pyarrow"])
-def test_a_library_without_a_cast_says_so(to: Any) -> None:
-    """Nothing else casts."""
-    with pytest.raises(BufferError, match="cannot be cast to float32"):
-        dlx.convert(np.arange(3), to, dtype="float32")
+def test_where_the_result_has_no_cast_the_source_casts(to: Any) -> None:
+    """`help(dlx.convert)`, ``dtype``."""
+    made = dlx.convert(np.arange(3), to, dtype="float32")
+    assert dlx.from_dlpack(made).dtype == "float32"
+    assert dlx.from_dlpack(made).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("x", "to", "dtype"),
+    [
+        (np.arange(4).astype(ml_dtypes.int4), "torch", "int8"),
+        (np.arange(4).astype(ml_dtypes.float8_e4m3), "torch", "float32"),
+        (np.arange(4).astype(">f4"), "torch", "float32"),
+        (np.arange(4).astype("longdouble"), "torch", "float64"),
+        (np.arange(4) > 1, "pyarrow", "uint8"),
+        (np.arange(4), "jax", "float32"),
+        (np.arange(4.0), "jax", "int8"),
+        (dlx.from_dlpack(np.arange(4.0)), "jax", "bfloat16"),
+        (memoryview(np.arange(4.0)), "jax", "float32"),
+    ],
+)
+def test_what_the_target_cannot_import_is_cast_before(
+    x: Any, to: str, dtype: str
+) -> None:
+    """docs/convert.md: JAX without x64 would narrow, torch has no such dtype."""
+    requires(to)
+    made = dlx.from_dlpack(dlx.convert(x, to, dtype=dtype))
+    assert made.dtype == dtype
+    assert made.tolist() == np.asarray(x).astype(made.dtype.name).tolist()
+
+
+def test_a_cast_before_the_conversion_drops_no_imaginary_parts() -> None:
+    """Array API, `astype`: which leaves that undefined."""
+    requires("torch")
+    for x in np.ones(2, "clongdouble"), np.ones(2, ">c8"):
+        with pytest.raises(BufferError):
+            dlx.convert(x, "torch", dtype="float32")
+
+
+def test_a_cast_before_the_conversion_is_ruled_out_with_other_copies() -> None:
+    """R58: `copy=False`."""
+    with pytest.raises(BufferError):
+        dlx.convert(np.arange(3), "pyarrow", dtype="float32", copy=False)
+
+
+def test_what_nothing_can_cast_is_refused() -> None:
+    """A GPU that is not there, and a dtype that its memory may not become."""
+    x = dlx.from_pointer(4096, (2,), "float32", device="cuda:0")
+    with pytest.raises(BufferError, match=r"cannot be cast to int8"):
+        dlx.convert(x, dlx.Tensor, dtype="int8")
 
 
 def test_a_dtype_that_the_library_lacks_is_refused() -> None:
@@ -237,7 +283,7 @@ def test_nothing_is_kept_of_a_refused_cast() -> None:
     before = sys.getrefcount(x)
     for _ in range(10):
         with pytest.raises(BufferError):
-            dlx.convert(x, tvm_ffi.Tensor, dtype="float32")
+            dlx.convert(x, array_api_strict, dtype="bfloat16")
     gc.collect()
     assert sys.getrefcount(x) == before
 

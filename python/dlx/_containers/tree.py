@@ -39,7 +39,8 @@ def convert_tree(
     and the fields of dataclasses, including subclasses, at any depth, and the children
     of instances whose exact class is registered with `torch.utils._pytree`,
     `jax.tree_util` or optree, by the first of these that is imported and knows it.
-    Everything else stays as it is: keys, ``UserDict``, attrs classes, a pandas Series.
+    Everything else stays as it is: keys, ``UserDict``, attrs classes, a pandas Series,
+    arrays of strings, dates or objects, which are tensors in no library.
     With ``strict=True`` only numbers, text, bytes and None do, and their subclasses;
     other leaves that are no tensors go to `dlx.convert` too, which converts or refuses
     them.

@@ -1,9 +1,12 @@
-"""`convert(dtype=)`: the cast of the library that the result belongs to."""
+"""`convert(dtype=)`: the cast of the library that the result belongs to, or of `x`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 
+from .. import _core
 from .._core import CopyRefused, DType, from_dlpack, type_name
 
 TYPE_CHECKING = False
@@ -38,7 +41,15 @@ def _by_library(made: Any, dtype: DType) -> Any:
     return made.astype(own)
 
 
-def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
+def _is_complex(x: Any) -> bool:
+    """Whether elements are complex, also of dtypes of NumPy that DLPack lacks."""
+    try:
+        return _dtype(x).code == _COMPLEX
+    except BufferError:
+        return getattr(x.dtype, "kind", "") == "c"
+
+
+def _cast(made: Any, dtype: DType, copy: bool | None) -> Any:
     """Return ``made`` with elements of ``dtype``: itself, or what its library casts.
 
     Raises ``BufferError`` if the library has no such dtype, or casts to another one,
@@ -52,7 +63,7 @@ def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
         raise CopyRefused(
             f"copy=False, but the tensor is of {before} and not of {dtype}"
         )
-    if before.code == _COMPLEX != dtype.code:
+    if dtype.code != _COMPLEX and _is_complex(made):
         raise BufferError(
             f"a cast from {before} to {dtype} would drop the imaginary parts; "
             "pass the real part alone, or dtype= a complex type"
@@ -71,3 +82,46 @@ def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
             f"{type_name(type(made))} was cast to {after}, not to {dtype}{hint}"
         )
     return result
+
+
+def _at_source(x: Any, dtype: DType) -> Any:
+    """Return what the library of ``x`` makes of it, else NumPy; None if neither can."""
+    for take in (lambda: x), (lambda: _core.convert(x, "numpy")):
+        with suppress(Exception):
+            taken = take()
+            if dtype.code != _COMPLEX and _is_complex(taken):
+                return None
+            if _dtype(made := _by_library(taken, dtype)) == dtype:
+                return made
+    return None
+
+
+def convert(
+    x: Any,
+    to: Any,
+    dtype: Any,
+    device: Any,
+    copy: bool | None,
+    detach: bool,
+    share_readonly: bool,
+) -> Any:
+    """Convert ``x``, and have its elements cast, as `dlx.convert` says of ``dtype``."""
+    how: dict[str, Any] = {"device": device, "copy": copy, "detach": detach}
+    how["share_readonly"] = share_readonly
+    if isinstance(dtype, Mapping):
+        casts = {DType(of): to for of, to in dtype.items()}
+        dtype = casts.get(_dtype(x))
+        if dtype is None:
+            return _core.convert(x, to, **how)
+    dtype = DType(dtype)
+    try:
+        return _cast(_core.convert(x, to, **how), dtype, copy)
+    except BufferError as refused:
+        if copy is False or (own := _at_source(x, dtype)) is None:
+            raise
+        # An instance keeps what it says of itself.
+        like = x if to is type(x) else to
+        try:
+            return _cast(_core.convert(own, like, **how), dtype, None)
+        except BufferError:
+            raise refused from refused.__cause__

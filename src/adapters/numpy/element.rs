@@ -43,6 +43,11 @@ const BUILTIN: [Result<DLDataType, &str>; 24] = [
 /// First number of the dtypes that packages register, in order of registration and for the life of the process.
 const NPY_USERDEF: c_int = 256;
 
+/// `NPY_OBJECT` to `NPY_TIMEDELTA`, and `NPY_VSTRING`.
+pub(super) fn is_no_number(type_num: c_int) -> bool {
+    matches!(type_num, 17..=22 | 2056)
+}
+
 /// How NumPy may spell native byte order, besides `=`, and `|` where order does not apply.
 const NATIVE: u8 = if cfg!(target_endian = "little") {
     b'<'
