@@ -210,13 +210,12 @@ fn fields(x: &Bound<'_, PyAny>) -> Option<*const PyArrayObject> {
 
 /// Whether `x` is an array of what is a number in no library: strings, dates, objects, fields.
 pub(crate) fn lacks_numbers(x: &Bound<'_, PyAny>) -> bool {
-    let Some(fields) = fields(x) else {
-        return false;
-    };
-    // SAFETY: `x` is an array of the proven layout (S9).
-    let descr = unsafe { (*fields).descr }.cast::<PyArray_Descr>();
-    // SAFETY: the array holds its dtype, whose layout is proven with that of arrays.
-    element::is_no_number(unsafe { (*descr).type_num })
+    fields(x).is_some_and(|fields| {
+        // SAFETY: `x` is an array of the proven layout (S9).
+        let descr = unsafe { (*fields).descr }.cast::<PyArray_Descr>();
+        // SAFETY: the array holds its dtype, whose layout is proven with that of arrays.
+        element::is_no_number(unsafe { (*descr).type_num })
+    })
 }
 
 /// The dtype that `descr` describes, which belongs to an array of the proven layout.

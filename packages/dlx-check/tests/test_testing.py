@@ -95,6 +95,8 @@ class Floats(dlx.ExchangeMixin):
     @classmethod
     def __dlx_import__(cls, tensor: Any) -> Any:
         """Copy."""
+        if tensor.dtype != "float32":
+            raise BufferError(f"it is of {tensor.dtype}")
         made = cls(tensor.size)
         made.memory[:] = [float(x) for x in memoryview(tensor).tolist()]
         return made
@@ -227,6 +229,15 @@ class Reversed(Stored):
         return type(self)(tensor)
 
 
+class Casting(Stored):
+    """The import makes all numbers of the dtype that the class likes."""
+
+    @classmethod
+    def __dlx_import__(cls, tensor: Any) -> Any:
+        """Cast."""
+        return cls(tensor.numpy().astype(array().dtype, copy=False))
+
+
 class Dangling(Stored):
     """The import forgets who owns the memory."""
 
@@ -340,6 +351,7 @@ ALONE: list[tuple[Any, str, str]] = [
     (forgetting("stream"), "a stream for memory on the CPU", "pass the keyword on"),
     (Raises, "a stream for memory on the CPU is a BufferError", "pass the keyword on"),
     (Reversed, "the tensor that it was given", "define the class method"),
+    (Casting, "from_dlpack changes no dtype", "for a dtype that the class has not"),
     (Dangling, "keeps the memory alive that it was made from", "owner="),
     (Writable, "read-only memory stays read-only", "readonly=tensor.readonly"),
     (Same, "__dlx_like__ makes an instance over the tensor", "a new instance"),

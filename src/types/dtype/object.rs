@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use super::{bits, check, equality, name, parse};
+use super::{bits, check, equality, name, parse, scalar};
 use crate::abi::*;
 use crate::cpython::lookup::lacks;
 use crate::types::error::{bad_integers, caused};
@@ -32,6 +32,9 @@ pub struct DType(pub(crate) DLDataType);
 impl DType {
     /// The dtype given by `spec`: anything that `DType(...)` accepts.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
+        if let Some(dtype) = literal(spec) {
+            return Ok(dtype);
+        }
         // The usual spelling needs none of what follows.
         if let Ok(text) = spec.cast_exact::<PyString>()
             && let Some(dtype) = parse(&text.to_cow()?)
@@ -170,6 +173,18 @@ pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DLDataType) -> PyResult<Bound<'
     let found = named().or_else(|_| py.import("ml_dtypes").and_then(|_| named()));
     let absent = || PyAttributeError::new_err(format!("NumPy has no dtype {name}"));
     found.map_err(|error| caused(py, absent(), error))
+}
+
+/// The dtype of a literal, for common names: Python interns those.
+#[inline(always)]
+fn literal(spec: &Bound<'_, PyAny>) -> Option<DLDataType> {
+    let py = spec.py();
+    match () {
+        () if spec.is(intern!(py, "float32")) => Some(scalar(kDLFloat, 32)),
+        () if spec.is(intern!(py, "bfloat16")) => Some(scalar(kDLBfloat, 16)),
+        () if spec.is(intern!(py, "float16")) => Some(scalar(kDLFloat, 16)),
+        () => None,
+    }
 }
 
 /// Strips the decoration that libraries print around the name of a dtype.

@@ -46,7 +46,8 @@ def check_mixin(
     - A device that cannot be served, and a stream for memory without streams, are a
       ``BufferError``.
     - ``from_dlpack`` makes an instance that exports the tensor that it was given, keeps
-      its memory alive, and does not make read-only memory writable.
+      its memory alive, and does not make read-only memory writable. It changes no
+      dtype; a class may refuse one.
     - ``__dlx_like__`` makes an instance over the tensor that it was given.
     - ``__dlx_empty__`` allocates new, writable memory as requested.
     - A subclass has a table of its own, and makes instances of itself.

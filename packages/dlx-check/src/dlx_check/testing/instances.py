@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import types
 import weakref
 from typing import Any
@@ -24,6 +25,28 @@ def _imports(case: Case) -> None:
     exported = case.read(made)
     if elements(exported) != elements(source):
         raise case.broken(f"it exports {exported}, with other elements than {source}")
+
+
+def _keeps_dtypes(case: Case) -> None:
+    x = case.make()
+    here = case.read(x)
+    if here.device != "cpu" or not case.shares_memory:
+        return
+    case.check(
+        "from_dlpack changes no dtype",
+        "raise BufferError in __dlx_import__ for a dtype that the class has not, "
+        "and cast nothing in __init__",
+    )
+    for dtype in "float64", "int16":
+        source = dlx.empty(here.shape, dtype)
+        ctypes.memset(source.data_ptr, 0, source.nbytes)
+        try:
+            made = case.cls.from_dlpack(source)
+        except Exception:
+            continue  # A class may refuse it.
+        exported = case.read(made)
+        if exported.dtype != dtype:
+            raise case.broken(f"it exports {exported} for {source}")
 
 
 class _Owner:
@@ -130,4 +153,4 @@ def _is_inherited(case: Case) -> None:
     case.call("from_dlpack of a subclass", further.from_dlpack, source)
 
 
-INSTANCES = (_imports, _keeps_imports, _is_like, _allocates, _is_inherited)
+INSTANCES = (_imports, _keeps_dtypes, _keeps_imports, _is_like, _allocates, _is_inherited)
