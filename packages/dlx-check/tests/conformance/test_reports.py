@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from dlx_check import Report
 from dlx_check.cli import main
+from dlx_check.conformance.records import UNNAMED
 from dlx_check.conformance.reports.badge import badge
 from dlx_check.conformance.reports.markdown import LIMIT, markdown
-from dlx_check.conformance.reports.order import by_effect
+from dlx_check.conformance.reports.order import by_effect, unnamed
 from dlx_check.conformance.reports.text import describe, verdict
 from dlx_check.conformance.suite.row import EFFECTS
 from hypothesis import given, settings
@@ -235,6 +236,16 @@ def test_text_shows_what_is_known_only_where_it_shows_all() -> None:
     assert "0 more, 1 known, facts" in "\n".join(describe(numpy(), False, known))
     marked = f"{WRONG}  deviates (class of error, known)"
     assert any(marked in line for line in describe(numpy(), True, known))
+
+
+def test_text_names_the_tensors_that_a_target_lacks() -> None:
+    """`help(dlx_check.conformance.target)`, ``tensors``: and what that costs."""
+    lacking = changed(numpy(), WRONG, result="untestable", text=f"{UNNAMED}rotated")
+    before, after = unnamed(numpy().results), unnamed(lacking.results)
+    assert after == before | {"rotated": 1}
+    [line] = [each for each in describe(lacking, False) if "does not name" in each]
+    assert line.startswith(f"{sum(after.values())} checks need tensors that the target")
+    assert line.endswith(", ".join(after))
 
 
 def test_what_is_known_fails_no_run() -> None:

@@ -14,7 +14,7 @@ from dlx_check.conformance import structs
 from dlx_check.conformance.experiments import Lab, Untestable, settle
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
-from dlx_check.conformance.records import Record
+from dlx_check.conformance.records import UNNAMED, Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
 
 __all__ = [
@@ -82,7 +82,7 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
                 raise Untestable("no-such-tensor")
         return Given(made, array.tobytes())
     if kind not in lab.target.tensors:
-        raise Untestable("no-such-tensor")
+        raise Untestable(f"{UNNAMED}{kind}")
     answer = lab.ask(lab.target.tensor, lab.target.tensors[kind])
     if answer.error is not None:
         raise Untestable("no-such-tensor")

@@ -8,7 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Asked", "Raised", "Record", "Shown", "Struct"]
+__all__ = ["UNNAMED", "Asked", "Raised", "Record", "Shown", "Struct"]
+
+
+UNNAMED = "no-such-tensor: the target names none that is "
+"""Why a check is untestable whose tensor `Target.tensors` has not; its kind follows."""
 
 
 @dataclass(frozen=True)

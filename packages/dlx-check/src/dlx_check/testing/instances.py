@@ -153,4 +153,7 @@ def _is_inherited(case: Case) -> None:
     case.call("from_dlpack of a subclass", further.from_dlpack, source)
 
 
-INSTANCES = (_imports, _keeps_dtypes, _keeps_imports, _is_like, _allocates, _is_inherited)
+INSTANCES = (
+    *(_imports, _keeps_dtypes, _keeps_imports),
+    *(_is_like, _allocates, _is_inherited),
+)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dlx_check.conformance.records import UNNAMED
 from dlx_check.conformance.results import FAILED, RESULTS, Report, Result
 from dlx_check.conformance.suite.row import EFFECTS
 
@@ -21,6 +22,7 @@ __all__ = [
     "reasons",
     "roles",
     "tally",
+    "unnamed",
 ]
 
 Known: TypeAlias = Mapping[str, frozenset[str]]
@@ -104,3 +106,10 @@ def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
     """Count the reasons for which results are untestable, the commonest first."""
     found = Counter(each.text for each in results if each.result == "untestable")
     return found.most_common()
+
+
+def unnamed(results: Iterable[Result]) -> dict[str, int]:
+    """Count the checks that need a tensor which the target does not name, by kind."""
+    texts = [each.text for each in results if each.result == "untestable"]
+    found = [text.removeprefix(UNNAMED) for text in texts if text.startswith(UNNAMED)]
+    return dict(Counter(found).most_common())

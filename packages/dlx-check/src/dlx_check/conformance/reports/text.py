@@ -12,6 +12,7 @@ from dlx_check.conformance.reports.order import (
     level,
     reasons,
     roles,
+    unnamed,
 )
 from dlx_check.conformance.results import Report, Result
 
@@ -52,6 +53,12 @@ def _described(
     )
     yield ""
     yield from _table(report)
+    if kinds := unnamed(report.results):
+        checks = sum(kinds.values())
+        yield (
+            f"{checks} checks need tensors that the target does not name in `tensors`: "
+            f"{', '.join(kinds)}"
+        )
     found = by_effect(report.results)
     new = [each for each in found if each.check not in known]
     shown = found if everything else new[:_SHOWN]
