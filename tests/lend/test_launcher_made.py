@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import functools
 import gc
 import inspect
@@ -155,6 +156,19 @@ def test_what_is_not_callable_is_refused() -> None:
     """docs/launcher.md, Refused."""
     with pytest.raises(TypeError, match="3 cannot be launched; expected a callable"):
         dlx.launcher(3)  # type: ignore[call-overload]
+
+
+def test_a_function_of_c_is_called_by_its_name() -> None:
+    """docs/launcher.md, `out`: it has no signature, so positions only."""
+    memmove = ctypes.CDLL(None).memmove
+    said = "'x', which is no parameter of memmove; expected a position, because it has"
+    with pytest.raises(ValueError, match=said):
+        dlx.launcher(memmove, out="x")
+    launch = dlx.launcher(memmove, out=0, dtype="float32")
+    assert repr(launch) == "<dlx.launcher of memmove>"
+    with pytest.raises(BufferError) as refused:
+        launch(np.ones(3), np.ones(3, "float32"), 12)
+    assert refused.value.__notes__ == ["argument 0 of memmove"]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,10 @@ def _note(
 
 
 def _name(function: Any) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
+    # What binds C code may qualify a name by a class of its own, or not at all.
+    own = "__qualname__" if inspect.isroutine(function) else "__name__"
+    own = "__name__" if inspect.isbuiltin(function) else own
+    return getattr(function, own, None) or repr(function)
 
 
 _Launched = _core.launched_type()
@@ -139,10 +142,12 @@ class _Parameters:
 
     def __init__(self, function: Any) -> None:
         self.function = function
+        self.expected = "the name of one, or its position"
         try:
             found = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # C functions, as of ctypes, have none
             found = [Parameter("args", Parameter.VAR_POSITIONAL)]
+            self.expected = "a position, because it has no signature"
         kinds = {p.name: p.kind for p in found}
         self.others = {
             p.name: star
@@ -215,8 +220,8 @@ class _Parameters:
                 self.fixed += range(len(self.fixed), name + 1)
                 return name
         raise ValueError(
-            f"{option} has {name!r}, which is no parameter of {self.function!r}; "
-            "expected the name of one, or its position"
+            f"{option} has {name!r}, which is no parameter of {_name(self.function)}; "
+            f"expected {self.expected}"
         )
 
 
