@@ -240,7 +240,7 @@ impl Input<'_> {
         let reason = format!("{} {why}", target.name());
         if asked.copy == Some(false) {
             let share = match why == FORGETS {
-                true => "share_readonly=True to share it all the same, or ",
+                true => "share_readonly=True to share it all the same (a memmap: mode='c'), or ",
                 false => "",
             };
             let message =
