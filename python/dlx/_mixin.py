@@ -79,7 +79,31 @@ def _reduce_ex(self: Any, protocol: int) -> Any:
     # What its tensor leaves (`dlx.pickling`), but for the type at the other end.
     arrive, fields = _core.from_dlpack(self).__reduce_ex__(protocol)
     version, _dlx, *rest = fields
-    return arrive, (version, type(self), *rest)
+    made = arrive, (version, type(self), *rest)
+    state = _beside(self)
+    # Not by `__setstate__`: that of a dataclass expects all fields.
+    return (*made, state, None, None, _set) if state else made
+
+
+def _beside(x: Any) -> dict[str, Any]:
+    """Return the attributes of an instance that do not hold what ``exchange=`` names."""
+    name = getattr(type(x).__dlx_export__, "__dlx_attribute__", None)
+    if name is None:  # Its memory may be in any of them.
+        return {}
+    state, exported = object.__getstate__(x), getattr(x, name)
+    parts = state if isinstance(state, tuple) else (state,)
+    found = {key: value for part in parts if part for key, value in part.items()}
+    return {
+        key: value
+        for key, value in found.items()
+        if key != name and value is not exported
+    }
+
+
+def _set(made: Any, state: dict[str, Any]) -> None:
+    """Give an instance the attributes of another; called by ``pickle``."""
+    for name, value in state.items():
+        object.__setattr__(made, name, value)
 
 
 def _copied(self: Any, memo: dict[int, Any] | None = None) -> Any:
@@ -125,10 +149,10 @@ class ExchangeMixin:
     the attribute is read at each export. A private name (``__data``) is mangled as in
     the body of the class; ``ValueError`` for a name that is not an identifier.
 
-    With ``pickle=True``, a pickle of an instance holds the tensor alone, without a copy
-    as for `dlx.Tensor`, and ``__dlx_import__`` makes the instance at the other end. A
-    class with more state leaves it out, and pickles its attributes as ever; a subclass
-    with more defines ``__reduce_ex__``. Copies have all attributes in either case.
+    With ``pickle=True``, a pickle of an instance holds the tensor without a copy, as for
+    `dlx.Tensor`, and with ``exchange`` the other attributes. ``__dlx_import__`` makes the
+    instance at the other end, which then gets these. A class with ``__dlx_export__`` and
+    more state defines ``__reduce_ex__``. Copies have all attributes in either case.
 
     The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
     ``Generic``, and extension types as further bases. The table of the class lives as

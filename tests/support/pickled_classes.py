@@ -69,6 +69,27 @@ class More(Bare):
         return type(self), (self.data, self.label)
 
 
+class Unit(dlx.ExchangeMixin, exchange="values", pickle=True):
+    """One with a unit, whose values are a property."""
+
+    def __init__(self, values: Any, unit: str = "1") -> None:
+        """Keep both."""
+        self._values, self.unit = values, unit
+
+    @property
+    def values(self) -> Any:
+        """The numbers."""
+        return self._values
+
+
+@dataclass(slots=True, frozen=True)
+class FrozenUnit(dlx.ExchangeMixin, exchange="data", pickle=True):
+    """One that is made with slots, and cannot be assigned to."""
+
+    data: Any
+    unit: str = "1"
+
+
 class Choosy(dlx.ExchangeMixin, exchange="data", pickle=True):
     """One that refuses what arrives."""
 

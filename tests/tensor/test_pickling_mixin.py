@@ -15,16 +15,18 @@ from support.pickled_classes import (
     Choosy,
     Data,
     Derived,
+    FrozenUnit,
     Labelled,
     LabelledSlots,
     More,
     OwnCopy,
     Signal,
     Slotted,
+    Unit,
 )
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
-ARRAY = np.arange(6.0).reshape(2, 3)
+ARRAY = np.arange(60.0).reshape(20, 3)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -36,6 +38,19 @@ def test_the_tensor_travels_and_the_class_makes_the_instance(
     back = pickle.loads(pickle.dumps(kind(ARRAY), protocol))
     assert type(back) is kind
     assert type(back.data) is dlx.Tensor
+    assert np.array_equal(np.from_dlpack(back), ARRAY)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("kind", [Unit, FrozenUnit, Slotted])
+def test_other_attributes_travel_with_the_tensor(kind: Any, protocol: int) -> None:
+    """dlx-share/README.md, Pickling: `pickle=True` beside `exchange=`."""
+    text = pickle.dumps(kind(ARRAY, "km"), protocol)
+    alone = len(pickle.dumps(Bare(ARRAY), protocol))
+    assert len(text) < alone + ARRAY.nbytes  # it is not there again
+    back = pickle.loads(text)
+    assert type(back) is kind
+    assert (back.note if kind is Slotted else back.unit) == "km"
     assert np.array_equal(np.from_dlpack(back), ARRAY)
 
 

@@ -8,6 +8,8 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -382,7 +384,9 @@ def test_a_pool_delivers_what_the_library_refuses(tmp_path: Path) -> None:
 
 @pytest.fixture
 def reducers(monkeypatch: pytest.MonkeyPatch) -> dict[type, Any]:
-    """Forget at the end what a test registers."""
+    """Forget at the end what a test registers, but not what torch does."""
+    if find_spec("torch"):
+        import_module("torch")
     made = dict(vars(ForkingPickler)["_extra_reducers"])
     monkeypatch.setattr(ForkingPickler, "_extra_reducers", made)
     begin = vars(ForkingPickler)["_copyreg_dispatch_table"]
