@@ -86,7 +86,7 @@ def _reduce_ex(self: Any, protocol: int) -> Any:
 
 
 def _beside(x: Any) -> dict[str, Any]:
-    """Return the attributes of an instance that do not hold what ``exchange=`` names."""
+    """Return the attributes of an instance but that which ``exchange=`` names."""
     name = getattr(type(x).__dlx_export__, "__dlx_attribute__", None)
     if name is None:  # Its memory may be in any of them.
         return {}
@@ -149,10 +149,11 @@ class ExchangeMixin:
     the attribute is read at each export. A private name (``__data``) is mangled as in
     the body of the class; ``ValueError`` for a name that is not an identifier.
 
-    With ``pickle=True``, a pickle of an instance holds the tensor without a copy, as for
-    `dlx.Tensor`, and with ``exchange`` the other attributes. ``__dlx_import__`` makes the
-    instance at the other end, which then gets these. A class with ``__dlx_export__`` and
-    more state defines ``__reduce_ex__``. Copies have all attributes in either case.
+    With ``pickle=True``, a pickle of an instance holds the tensor without a copy, as
+    for `dlx.Tensor`, and with ``exchange`` the other attributes. ``__dlx_import__``
+    makes the instance at the other end, which then gets these. A class with
+    ``__dlx_export__`` and more state defines ``__reduce_ex__``. Copies have all
+    attributes in either case.
 
     The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
     ``Generic``, and extension types as further bases. The table of the class lives as
