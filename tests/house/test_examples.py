@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from compiled import load_doubled
 from ctypes_array import Array
-from decay import covariance, fit
 from dlx_check.testing import check_mixin
 from kernel import compile_for_gpu, gated
 from labelled import Labelled
@@ -60,12 +59,13 @@ def x(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 NEEDS = {
     "c_table": ["numpy"],
     "ctypes_array": [],
-    "decay": ["polars", "torch", "jax"],
     "kernel": [],
     "labelled": [],
     "launch_triton": ["torch"],
     "launchers": ["numpy"],
     "mapped_file": [],
+    "masked_grid": ["torch", "jax"],
+    "season": ["polars", "torch", "jax"],
     "shared": ["torch", "jax"],
 }
 
@@ -287,23 +287,6 @@ def test_triton_interprets_a_kernel_over_tensors_of_two_libraries() -> None:
     command = [sys.executable, str(EXAMPLES / "launch_triton.py")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout.endswith(": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n")
-
-
-def test_the_decay_is_that_of_its_numbers() -> None:
-    """docs/convert.md, dtypes and gradients: the fit of torch, the errors of JAX."""
-    requires("torch")
-    jax = requires("jax")
-    minutes = np.arange(10.0)
-    counts = (1000 * np.exp(-0.3 * minutes)).round().astype("int64")
-    parameters, *data = fit({"minutes": minutes, "counts": counts})
-    found = parameters.tolist()
-    np.testing.assert_allclose(found, [np.log(1000), 0.3], rtol=1e-3)
-    expected = np.exp(found[0] - found[1] * minutes)
-    rows = np.stack([np.ones(10), -minutes])
-    errors = covariance(parameters, *data)
-    assert isinstance(errors, jax.Array)
-    exact = np.linalg.inv(rows * expected @ rows.T)
-    np.testing.assert_allclose(errors, exact, rtol=1e-3)
 
 
 def test_writing_to_a_mapped_tensor_leaves_the_file(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ PROGRAMS = {
     "ray_store": ("ray", "jax"),
     "ray_actors": ("ray", "torch"),
     "mpi_ranks": ("mpi4py", "jax"),
+    "pools": ("joblib", "torch"),
 }
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
