@@ -158,17 +158,37 @@ def test_what_is_not_callable_is_refused() -> None:
         dlx.launcher(3)  # type: ignore[call-overload]
 
 
+def copies() -> Any:
+    """C's memmove, as ctypes has it."""
+    memmove = ctypes.CDLL(None).memmove
+    memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return memmove
+
+
 def test_a_function_of_c_is_called_by_its_name() -> None:
     """docs/launcher.md, `out`: it has no signature, so positions only."""
-    memmove = ctypes.CDLL(None).memmove
-    said = "'x', which is no parameter of memmove; expected a position, because it has"
+    said = "'x', which is no parameter of memmove; expected a position below 3, that of"
     with pytest.raises(ValueError, match=said):
-        dlx.launcher(memmove, out="x")
-    launch = dlx.launcher(memmove, out=0, dtype="float32")
+        dlx.launcher(copies(), out="x")
+    launch = dlx.launcher(copies(), out=0, dtype="float32")
     assert repr(launch) == "<dlx.launcher of memmove>"
     with pytest.raises(BufferError) as refused:
         launch(np.ones(3), np.ones(3, "float32"), 12)
     assert refused.value.__notes__ == ["argument 0 of memmove"]
+
+
+@pytest.mark.parametrize("options", [{"out": 3}, {"dtype": {7: "float64"}}], ids=repr)
+def test_a_position_beyond_the_argtypes_is_refused(options: Any) -> None:
+    """docs/launcher.md, `out`: what it names would be another argument, or none."""
+    with pytest.raises(ValueError, match="expected a position below 3"):
+        dlx.launcher(copies(), **options)
+
+
+def test_a_function_without_argtypes_is_refused() -> None:
+    """ctypes: without them an int is a C int, which has no room for an address."""
+    with pytest.raises(TypeError, match=r"memmove has no argtypes.*set them first"):
+        dlx.launcher(ctypes.CDLL(None).memmove)
+    assert dlx.launcher(ctypes.CDLL(None).memmove, give="tensor")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Mapping
 from inspect import Parameter
 from operator import attrgetter
@@ -44,6 +45,11 @@ def launched(
                 f"{function!r} is a {kind} function, which runs after its call, when "
                 "the tensors are given back; expected a function that launches"
             )
+    if give == "address" and _is_of_ctypes(function) and function.argtypes is None:
+        raise TypeError(
+            f"{_name(function)} has no argtypes, so ctypes would pass addresses as "
+            "32-bit ints; set them first, as [ctypes.c_void_p, ...]"
+        )
     parameters = _Parameters(function)
     parameters.write([out] if isinstance(out, (str, int)) else out)
     each: dict[str | int, Any] = {}
@@ -71,6 +77,12 @@ def launched(
         stream,
         functools.partial(_note, function, parameters.fixed),
     )
+
+
+def _is_of_ctypes(function: Any) -> bool:
+    """Whether a function is one that ctypes has loaded."""
+    base = getattr(sys.modules.get("_ctypes"), "CFuncPtr", ())
+    return isinstance(function, base)
 
 
 _MOST = 255  # arguments that a position may name
@@ -142,12 +154,15 @@ class _Parameters:
 
     def __init__(self, function: Any) -> None:
         self.function = function
-        self.expected = "the name of one, or its position"
+        self.expected, self.most = "the name of one, or its position", _MOST
         try:
             found = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # C functions, as of ctypes, have none
             found = [Parameter("args", Parameter.VAR_POSITIONAL)]
             self.expected = "a position, because it has no signature"
+            if _is_of_ctypes(function):
+                self.most = len(function.argtypes or ())
+                self.expected = f"a position below {self.most}, that of its argtypes"
         kinds = {p.name: p.kind for p in found}
         self.others = {
             p.name: star
@@ -216,7 +231,7 @@ class _Parameters:
         elif isinstance(name, int) and not isinstance(name, bool) and name >= 0:
             if name < len(self.fixed):
                 return self.fixed[name]
-            if "*args" in self.others.values() and name < _MOST:
+            if "*args" in self.others.values() and name < self.most:
                 self.fixed += range(len(self.fixed), name + 1)
                 return name
         raise ValueError(
