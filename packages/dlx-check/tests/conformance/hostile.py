@@ -196,6 +196,26 @@ def wrong_field() -> Target:
     return _numpy("take", tensors=None)
 
 
+def wrong_profile() -> Target:
+    """Return a target that follows what is not known."""
+    return _numpy("take", profiles="dlpack array-apy")
+
+
+def wrong_kind() -> Target:
+    """Return a target with a tensor of a kind that no check asks for."""
+    return _numpy("take", tensors={"readonly": "np.ones(3)"})
+
+
+def raising_kind() -> Target:
+    """Return a target whose tensor cannot be made."""
+    return _numpy("take", tensors={"read-only": "np.ones(3).frozn()"})
+
+
+def no_tensor() -> Target:
+    """Return a target with a tensor that is none."""
+    return _numpy("take", tensors={"strided": "3"})
+
+
 def wrong_name() -> Target:
     """Return a target whose name leads out of a folder."""
     return replace(_numpy("take"), name="../hostile")

@@ -62,6 +62,8 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
         (f"{HOSTILE}:closing_at_once", "it ended the process"),
         (f"{HOSTILE}:wrong", "returns int, not a Target"),
         (f"{HOSTILE}:wrong_field", "Target(tensors=None) is not a dict"),
+        (f"{HOSTILE}:wrong_profile", "has ['array-apy']; expected some of dlpack"),
+        (f"{HOSTILE}:wrong_kind", "has ['readonly']; expected some of read-only"),
         (f"{HOSTILE}:wrong_name", "names no folder"),
         (f"{HOSTILE}:wrong_setup", "RuntimeError: no runtime"),
         (f"{HOSTILE}:killing_parent", "the process that forks for the target has"),
@@ -168,3 +170,19 @@ def test_options_that_make_no_sense_are_refused(
     said = capsys.readouterr()
     assert says in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "check", "says"),
+    [
+        ("raising_kind", "producer.read-only.flag", "tensors['read-only'] raises"),
+        ("no_tensor", "producer.kind.strided", "tensors['strided'] is 3, which is no"),
+    ],
+)
+def test_a_tensor_that_a_target_cannot_make_passes_no_check(
+    capsys: pytest.CaptureFixture[str], target: str, check: str, says: str
+) -> None:
+    """README.md, Results: an error, of the function that describes the target."""
+    assert main(["check", f"{HOSTILE}:{target}", "--only", check]) == 2
+    said = capsys.readouterr()
+    assert says in said.out + said.err

@@ -62,6 +62,9 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
     return np.arange(1, count + 1).astype(np.dtype(dtype)).reshape(shape)
 
 
+_EXPORTS = "__dlpack__", "__dlpack_c_exchange_api__"
+
+
 def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     """Make a tensor of the target: of a NumPy array, or of a kind that it names."""
     if shape == (_LARGE,):
@@ -84,8 +87,11 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     if kind not in lab.target.tensors:
         raise Untestable(f"{UNNAMED}{kind}")
     answer = lab.ask(lab.target.tensor, lab.target.tensors[kind])
-    if answer.error is not None:
-        raise Untestable("no-such-tensor")
+    # What a target says of itself is wrong: no check may pass for that.
+    if (raised := answer.raised) is not None:
+        raise ValueError(f"tensors[{kind!r}] raises {raised}")
+    if not any(hasattr(type(answer.value), name) for name in _EXPORTS):
+        raise ValueError(f"tensors[{kind!r}] is {answer.value!r}, which is no tensor")
     return Given(answer.value, lab.shown(answer.value))
 
 

@@ -67,7 +67,8 @@ class Target:
     type: Expression | None = None
     """The class of its tensors, where the exchange table is looked up."""
     tensors: Mapping[str, Expression] = field(default_factory=dict)
-    """Tensors of special kinds: "read-only", "negative", "subclass", ... Each value
+    """Tensors of special kinds: "read-only", "strided", "broadcast", "negative",
+    "subclass", "negated", "conjugated", "requires-grad", "packed". Each value
     is an expression that makes such a tensor, as in `{"read-only": "mylib.frozen(3)"}`,
     or a function without parameters."""
     cannot_export: Mapping[str, Expression] = field(default_factory=dict)
@@ -161,6 +162,13 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 """What a field has to be, by its annotation."""
 
 
+_PROFILES = ("dlpack", "array-api", "from_dlpack", "table")
+_TENSORS = (
+    *("read-only", "strided", "broadcast", "negative", "subclass"),
+    *("negated", "conjugated", "requires-grad", "packed"),
+)
+
+
 def wrong(target: Target) -> str:
     """Say which field of a target is not what it has to be, if one is not."""
     for each in fields(target):
@@ -168,6 +176,12 @@ def wrong(target: Target) -> str:
         fits, kind = _KINDS.get(str(each.type), (lambda value: True, ""))
         if not fits(value):
             return f"{each.name}={value!r}) is not {kind}"
+    for name, words, known in (
+        ("profiles", target.profiles.split(), _PROFILES),
+        ("tensors", target.tensors, _TENSORS),
+    ):
+        if unknown := sorted({*words} - {*known}):
+            return f"{name}=...) has {unknown}; expected some of {', '.join(known)}"
     if not target.name.strip() or "/" in target.name:
         return f"name={target.name!r}) names no folder of reproductions"
     return ""
