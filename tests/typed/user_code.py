@@ -10,7 +10,6 @@ from typing import Any, assert_type
 import dlx
 import numpy as np
 import torch
-from dlx.types import SupportsDLPack
 from numpy.typing import NDArray
 
 x = np.ones((2, 3), "float32")
@@ -75,76 +74,6 @@ assert_type(plain(x), float)
 assert_type(pointers(x, out=t), int)
 assert_type(dlx.as_pointer(x, stream=1).dtype, dlx.DType)
 dlx.launcher(plain, give="view")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue,reportArgumentType]
-
-
-@dlx.bridge(np)
-def scaled(a: NDArray[Any], b: NDArray[Any], *, factor: float = 1) -> NDArray[Any]:
-    """A function of NumPy arrays."""
-    product: NDArray[Any] = (a + b) * factor
-    return product
-
-
-@dlx.bridge(np)
-def summed(a: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """A function with a place for its result."""
-    sums: NDArray[Any] = np.add(a, a, out=out)
-    return sums
-
-
-@dlx.bridge(np, result=torch)
-def anything(a: Any, b: SupportsDLPack, factor: float = 1) -> Any:
-    """A function whose parameters take any tensors."""
-    return a + b
-
-
-class Model:
-    """A class with a bridged method."""
-
-    @dlx.bridge(np)
-    def predict(self, a: NDArray[Any], *, scale: int = 1) -> NDArray[Any]:
-        """A method."""
-        return a * scale
-
-
-y = torch.Tensor()
-assert_type(scaled(x, x), NDArray[Any])
-assert_type(scaled(x, x, factor=2), NDArray[Any])
-assert_type(scaled(y, y), Any)
-assert_type(scaled(y, y, factor=2), Any)
-assert_type(scaled(x, y, factor=2), Any)
-assert_type(summed(x, out=x), NDArray[Any])
-assert_type(summed(y, out=y), Any)
-assert_type(summed(y), Any)
-assert_type(anything(y, b=t, factor=3), Any)
-assert_type(Model().predict(x, scale=2), NDArray[Any])
-assert_type(Model().predict(y, scale=2), Any)
-scaled(x, x, facter=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-scaled(y, y, facter=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-scaled(y, y, factor="2")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType,reportCallIssue]
-anything(y, t, facter=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-Model().predict(y, skale=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-scaled(x)  # pyright: ignore[reportCallIssue]
-
-
-class Loader:
-    """A class with bridged class and static methods."""
-
-    @classmethod
-    @dlx.bridge(np)
-    def load(cls, a: NDArray[Any]) -> int:
-        """A class method."""
-        return a.ndim
-
-    @dlx.bridge(np)
-    @staticmethod
-    def check(a: NDArray[Any]) -> int:
-        """A static method."""
-        return a.ndim
-
-
-assert_type(Loader.load(x), int)
-assert_type(Loader().load(x), int)
-assert_type(Loader.check(x), int)
 
 
 class Array(dlx.ExchangeMixin, exchange="data"):

@@ -10,115 +10,24 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
-    from typing import (
-        Any,
-        Concatenate,
-        Literal,
-        ParamSpec,
-        Protocol,
-        TypeAlias,
-        TypeVar,
-        overload,
+    from typing import Any, Literal, TypeAlias
+
+    from typing_extensions import TypeVar
+
+    from .._core import _Namespace, _OfArrays, _OfNdarrays, _OfTensors
+    from .bridge_types import Bridge
+
+    Framework: TypeAlias = (
+        type[Any]
+        | ModuleType
+        | str
+        | _Namespace
+        | _OfTensors[Any]
+        | _OfArrays[Any]
+        | _OfNdarrays
     )
-
-    Framework: TypeAlias = type[Any] | ModuleType | str
-    P = ParamSpec("P")
-    Q = ParamSpec("Q")
-    R = TypeVar("R")
-    R_co = TypeVar("R_co", covariant=True)
-    S = TypeVar("S")
-
-    class Bridged(Protocol[P, R_co]):
-        """A bridged function: its own signature, and others that take any tensors.
-
-        Those leave open the first parameters, up to four, and ``out``. A tensor of
-        another framework that is passed by keyword needs a parameter of type ``Any``:
-        a signature that left all keywords open would hide a misspelt one.
-        """
-
-        __name__: str
-        __qualname__: str
-
-        @property
-        def __wrapped__(self) -> Callable[P, R_co]: ...
-        @overload
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-        @overload
-        def __call__(
-            self: Bridged[Concatenate[Any, Q], R_co],
-            a: Any,
-            /,
-            *args: Q.args,
-            **kwargs: Q.kwargs,
-        ) -> Any: ...
-        @overload
-        def __call__(
-            self: Bridged[Concatenate[Any, Any, Q], R_co],
-            a: Any,
-            b: Any,
-            /,
-            *args: Q.args,
-            **kwargs: Q.kwargs,
-        ) -> Any: ...
-        @overload
-        def __call__(
-            self: Bridged[Concatenate[Any, Any, Any, Q], R_co],
-            a: Any,
-            b: Any,
-            c: Any,
-            /,
-            *args: Q.args,
-            **kwargs: Q.kwargs,
-        ) -> Any: ...
-        @overload
-        def __call__(
-            self: Bridged[Concatenate[Any, Any, Any, Any, Q], R_co],
-            a: Any,
-            b: Any,
-            c: Any,
-            d: Any,
-            /,
-            *args: Q.args,
-            **kwargs: Q.kwargs,
-        ) -> Any: ...
-        @overload
-        def __call__(self, *args: Any, out: Any, **kwargs: Any) -> Any: ...
-        @overload  # of a class method, which a checker takes for a function
-        def __call__(
-            self: Bridged[Concatenate[type[S], Q], R_co],
-            *args: Q.args,
-            **kwargs: Q.kwargs,
-        ) -> R_co: ...
-        @overload
-        def __get__(self, instance: None, owner: type, /) -> Bridged[P, R_co]: ...
-        @overload
-        def __get__(
-            self: Bridged[Concatenate[S, Q], R_co],
-            instance: S,
-            owner: type | None = None,
-            /,
-        ) -> Bridged[Q, R_co]: ...
-        @overload  # of a class method or a static method
-        def __get__(
-            self, instance: object, owner: type | None = None, /
-        ) -> Bridged[P, R_co]: ...
-
-    class Bridge(Protocol):
-        """The decorator that ``bridge`` returns."""
-
-        @overload
-        def __call__(
-            self, function: classmethod[S, P, R], /
-        ) -> classmethod[S, P, R]: ...
-        @overload
-        def __call__(  # type: ignore[overload-overlap]
-            self, function: staticmethod[P, R], /
-        ) -> staticmethod[P, R]: ...
-        @overload
-        def __call__(self, function: Callable[P, R], /) -> Bridged[P, R]: ...
-
+    Result = TypeVar("Result", bound=Framework | None, default=None)
 
 __all__ = ["bridge"]
 
@@ -126,11 +35,11 @@ __all__ = ["bridge"]
 def bridge(
     to: Framework,
     *,
-    result: Framework | None = None,
+    result: Result | None = None,
     detach: bool = False,
     share_readonly: bool = False,
     lists: Literal["keep", "refuse"] = "keep",
-) -> Bridge:
+) -> Bridge[Result]:
     """Let a function written for tensors ``to`` take tensors of any library.
 
     ``to`` and ``result`` are array types, namespaces or names of namespaces. Tensor
@@ -180,7 +89,7 @@ def bridge(
         how = {"detach": detach, "share_readonly": share_readonly}
         return bridged(function, kind, named, how, lists == "refuse")
 
-    return decorate
+    return decorate  # type: ignore[return-value]
 
 
 def _array_type(framework: Any) -> type:
