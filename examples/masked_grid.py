@@ -141,7 +141,8 @@ class Elevation(MaskedGrid):
 def steepness(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return the length of the gradient, a function that knows only NumPy."""
     dy, dx = np.gradient(values)
-    return np.hypot(dy, dx)
+    steep: npt.NDArray[np.float32] = np.hypot(dy, dx)
+    return steep
 
 
 relu: Any = dlx.bridge(torch.Tensor)(torch.relu)

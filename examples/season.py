@@ -84,7 +84,8 @@ def demand(weights: Any, weather: Any) -> Any:
 def forecast(weights: Any, weather: Any) -> tuple[Any, Any]:
     """Return the demand on each day, and its slopes by the weather of that day."""
     both = jax.value_and_grad(demand, argnums=1)
-    return jax.vmap(both, in_axes=(None, 0))(weights, weather)
+    found: tuple[Any, Any] = jax.vmap(both, in_axes=(None, 0))(weights, weather)
+    return found
 
 
 @dlx.bridge(np.ndarray)

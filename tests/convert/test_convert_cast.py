@@ -109,7 +109,7 @@ def test_where_the_result_has_no_cast_the_source_casts(to: Any) -> None:
         (np.arange(4), "jax", "float32"),
         (np.arange(4.0), "jax", "int8"),
         (dlx.from_dlpack(np.arange(4.0)), "jax", "bfloat16"),
-        (memoryview(np.arange(4.0)), "jax", "float32"),
+        (np.arange(4.0).data, "jax", "float32"),
     ],
 )
 def test_what_the_target_cannot_import_is_cast_before(

@@ -170,7 +170,7 @@ def test_a_function_of_c_is_called_by_its_name() -> None:
     said = "'x', which is no parameter of memmove; expected a position below 3, that of"
     with pytest.raises(ValueError, match=said):
         dlx.launcher(copies(), out="x")
-    launch = dlx.launcher(copies(), out=0, dtype="float32")
+    launch: Any = dlx.launcher(copies(), out=0, dtype="float32")
     assert repr(launch) == "<dlx.launcher of memmove>"
     with pytest.raises(BufferError) as refused:
         launch(np.ones(3), np.ones(3, "float32"), 12)
@@ -188,7 +188,8 @@ def test_a_function_without_argtypes_is_refused() -> None:
     """ctypes: without them an int is a C int, which has no room for an address."""
     with pytest.raises(TypeError, match=r"memmove has no argtypes.*set them first"):
         dlx.launcher(ctypes.CDLL(None).memmove)
-    assert dlx.launcher(ctypes.CDLL(None).memmove, give="tensor")
+    tensors = dlx.launcher(ctypes.CDLL(None).memmove, give="tensor")
+    assert repr(tensors) == "<dlx.launcher of memmove>"
 
 
 @pytest.mark.parametrize(

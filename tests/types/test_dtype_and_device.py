@@ -366,7 +366,7 @@ new_numpy = pytest.mark.skipif(
 @pytest.mark.parametrize("name", ["float32", "complex128", "bool", "bfloat16", "int4"])
 def test_numpy_takes_a_dtype_of_dlx_for_its_own(name: str) -> None:
     """NumPy's `__numpy_dtype__`; ml_dtypes has what NumPy has not."""
-    found = np.dtype(dlx.DType(name))  # type: ignore[arg-type]
+    found = np.dtype(dlx.DType(name))
     assert (found.name, np.zeros(2, found).dtype) == (name, found)
 
 
@@ -382,4 +382,4 @@ def test_a_dtype_that_numpy_lacks_is_absent_there(name: str) -> None:
     with pytest.raises(AttributeError, match="NumPy has no dtype"):
         _ = dlx.DType(name).__numpy_dtype__
     with pytest.raises(TypeError):
-        np.dtype(dlx.DType(name))  # type: ignore[arg-type]
+        np.dtype(dlx.DType(name))

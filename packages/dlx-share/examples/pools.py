@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dlx
-import joblib  # pyright: ignore[reportMissingTypeStubs]
+import joblib
 import numpy as np
 import torch
 from dlx_share import Handle
@@ -85,10 +85,11 @@ def executor(method: str, jobs: Sequence[Job]) -> Iterable[Done]:
 def by_joblib(_method: str, jobs: Sequence[Job]) -> Iterable[Done]:
     """Run jobs by joblib, which starts loky's processes."""
     run: Any = joblib
-    return run.Parallel(n_jobs=2)(run.delayed(work)(job) for job in jobs)
+    done: list[Done] = run.Parallel(n_jobs=2)(run.delayed(work)(job) for job in jobs)
+    return done
 
 
-class Rows(Dataset[torch.Tensor]):
+class Rows(Dataset[torch.Tensor]):  # type: ignore[misc]
     """Rows of shared memory; a worker attaches them when it reads the first."""
 
     def __init__(self, handle: Handle) -> None:
@@ -114,7 +115,7 @@ def collate(batch: list[dlx.Tensor]) -> torch.Tensor:
     return torch.stack([dlx.convert(row, torch) for row in batch])
 
 
-class RowsOfDlx(Dataset[dlx.Tensor]):
+class RowsOfDlx(Dataset[dlx.Tensor]):  # type: ignore[misc]
     """The same rows as tensors of dlx."""
 
     def __init__(self, handle: Handle) -> None:
@@ -127,7 +128,8 @@ class RowsOfDlx(Dataset[dlx.Tensor]):
 
     def __getitem__(self, index: int) -> dlx.Tensor:
         """Attach and return one row."""
-        return dlx.attach(self.handle)[index]
+        row: dlx.Tensor = dlx.attach(self.handle)[index]
+        return row
 
 
 def own_briefly(pipe: Connection, name: str) -> None:

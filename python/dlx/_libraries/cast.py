@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from .. import _core
@@ -86,7 +86,8 @@ def _cast(made: Any, dtype: DType, copy: bool | None) -> Any:
 
 def _at_source(x: Any, dtype: DType) -> Any:
     """Return what the library of ``x`` makes of it, else NumPy; None if neither can."""
-    for take in (lambda: x), (lambda: _core.convert(x, "numpy")):
+    takes: list[Callable[[], Any]] = [lambda: x, lambda: _core.convert(x, "numpy")]
+    for take in takes:
         with suppress(Exception):
             taken = take()
             if dtype.code != _COMPLEX and _is_complex(taken):
