@@ -145,7 +145,12 @@ def steepness(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return steep
 
 
-relu: Any = dlx.bridge(torch.Tensor)(torch.relu)
+@dlx.bridge(torch.Tensor)
+def relu(values: Any) -> Any:
+    """Return the values above zero, by torch."""
+    return torch.relu(values)
+
+
 cumulative = dlx.bridge(jnp)(jnp.cumsum)
 
 _libc = ctypes.CDLL(None)
