@@ -174,7 +174,7 @@ def unaligned(_: Path) -> Any:
         (private, "a private mapping of '.*numbers', which may hold changed pages"),
         (unlinked, r"a mapping of '.*numbers \(deleted\)', which no path"),
         (anonymous, "a mapping of '/dev/zero"),
-        (attached, "memory attached by a handle that is closed"),
+        (attached, "memory of which this process has no open handle"),
         (unaligned, "not aligned"),
     ],
 )

@@ -139,7 +139,7 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     if at is None:
         if path:
             return f"a mapping of {path!r}, which no path or descriptor leads to"
-        return "memory attached by a handle that is closed"
+        return "memory of which this process has no open handle"
     file, size, kind, token, name = at
     if not reads and kind == SEGMENT and (seals_of(file) or 0) & _NO_WRITERS:
         # Who maps it anew may not write, although this process may.
