@@ -171,8 +171,8 @@ def _refused(d: Described, error: OSError) -> BufferError:
             f"process {d.pid} is of another user; send the handle through a socket"
         )
     return BufferError(
-        "the handle was closed, or no variable held it, before it was attached here; keep "
-        "it until then"
+        "the handle was closed, or no variable held it, before it was attached here; "
+        "keep it until then"
     )
 
 
