@@ -5,7 +5,7 @@
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
 #endif
-#include "dlpack_exchange.h"
+#include "dlpack_exchange_producer.h"
 
 /* ---- consumer ---- */
 
