@@ -291,8 +291,8 @@ static inline void dlx__destroy_capsule(PyObject *capsule) { /* R3-R5 */
 
 static inline int dlx__pair(PyObject *value, const char *name, long pair[2]) {
     if (!PyTuple_Check(value) || PyTuple_Size(value) != 2)
-        return dlx__fail(NULL, PyExc_TypeError, "%s is %R, expected is None or a pair of ints", name,
-                         value);
+        return dlx__fail(NULL, PyExc_TypeError, "%s is %R, expected is None or a pair of ints",
+                         name, value);
     pair[0] = PyLong_AsLong(PyTuple_GetItem(value, 0));
     pair[1] = PyLong_AsLong(PyTuple_GetItem(value, 1));
     return PyErr_Occurred() ? -1 : 0;
@@ -503,6 +503,7 @@ static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
         PyErr_Restore(error, value, trace);
     }
     if (DLX__SHARES_LEFT(&offer->shares) == 0) free(offer);
+    if (failed && !PyErr_Occurred()) dlx__refuse(NULL, "to_py failed without an exception");
     return failed ? NULL : (PyObject *)object;
 }
 
