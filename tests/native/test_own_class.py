@@ -1,4 +1,4 @@
-"""A class of `dlpack_exchange_producer.h`: `image.Image`, and what `dlx_object` makes."""
+"""A class of `dlpack_exchange_producer.h`, and the one that `dlx_object` makes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_table_refuses_other_types(image: Any) -> None:
     class Other:
         __dlpack_c_exchange_api__ = image.Image.__dlpack_c_exchange_api__
 
-    with pytest.raises(TypeError, match="the table is of <class 'image.Image'>"):
+    with pytest.raises(TypeError, match=r"the table is of <class 'image.Image'>"):
         image.look(Other())
 
 

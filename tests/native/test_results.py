@@ -95,7 +95,7 @@ def test_a_library_that_fails_and_deletes_nothing_leaks_nothing(
     """R131: the tensor is deleted, once."""
     like = with_entry(TO_PY, how)()
     source = Producer()
-    with pytest.raises((BufferError, ValueError), match="fail|fake"):
+    with pytest.raises((BufferError, ValueError), match=r"fail|fake"):
         image.import_like(source, like)
     assert source.deleted == 1
 
@@ -134,7 +134,7 @@ def test_memory_comes_from_the_allocator_of_the_library(image: Any) -> None:
 def test_an_allocator_that_says_nothing_is_named(image: Any) -> None:
     """R136."""
     like = with_entry(ALLOCATE, "fail_without_exception")(shape=(2, 3))
-    with pytest.raises(BufferError, match="the allocator of <class .*> failed"):
+    with pytest.raises(BufferError, match=r"the allocator of <class .*> failed"):
         image.scale(like, 3)
 
 

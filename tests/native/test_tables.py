@@ -110,7 +110,7 @@ def test_a_class_that_defines_the_method_is_asked_by_it(image: Any) -> None:
         def __dlpack__(self, **_: Any) -> Any:
             raise BufferError("not this one")
 
-    with pytest.raises(BufferError, match="^not this one$"):
+    with pytest.raises(BufferError, match=r"^not this one$"):
         image.look(Refuses())
 
 
