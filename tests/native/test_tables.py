@@ -143,6 +143,14 @@ def test_a_table_that_makes_no_tensor_is_asked_by_the_method(image: Any) -> None
     assert producer.called == ["__dlpack__"]
 
 
+def test_a_class_with_some_of_the_methods_of_torch_is_not_asked(image: Any) -> None:
+    """R125: they may mean something else."""
+    for name in ("is_neg", "is_conj", "storage_offset"):
+        fake = table_class()
+        setattr(fake, name, not_called)
+        image.look(fake())
+
+
 def test_classes_whose_addresses_are_used_again_are_told_apart(image: Any) -> None:
     """R117: nothing keeps a class alive, and each look is right."""
     with_table = table_class()
