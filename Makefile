@@ -75,7 +75,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust, Python and the release w
 
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
-	$(BIN)/python -m mypy python $(ADD_ONS) tests benches examples
+	$(BIN)/python -m mypy python $(ADD_ONS) tests benches examples patches
 	$(BIN)/pyright examples
 	$(BIN)/pyright tests/typed
 
