@@ -49,7 +49,8 @@ RACES = (
 WITH_LIBRARIES = (
     "tests/types tests/tensor tests/import tests/adapters tests/exchange tests/classes "
     "tests/lend tests/convert tests/house/test_examples.py tests/house/test_interop.py "
-    "tests/house/test_readme.py tests/patches packages/dlx-*/tests/test_*.py "
+    "tests/house/test_readme.py tests/native/test_torch_tensors.py "
+    "tests/native/test_results.py tests/patches packages/dlx-*/tests/test_*.py "
     "tests/process/test_cycles.py tests/process/test_depth.py "
     "tests/process/test_foreign_calls_failing.py tests/process/test_lifetime.py "
     "tests/process/test_races.py tests/process/test_threads.py"
