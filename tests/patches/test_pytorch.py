@@ -42,7 +42,7 @@ def outcomes() -> Outcomes:
     compiler = os.environ.get("CXX", "c++").split()[0]
     if shutil.which(compiler) is None and os.environ.get("DLX_REQUIRE_HEAVY") != "1":
         pytest.skip("there is no compiler of C++")
-    command = [sys.executable, HERE / "torch_extension.py", "suite"]
+    command = [sys.executable, str(HERE / "torch_extension.py"), "suite"]
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: Outcomes = json.loads(ran.stdout)
     return found
@@ -56,7 +56,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@example.org")
     sources = {
         MODULE: HERE / "extension.cpp",
-        TENSOR: Path(torch.__file__).parent / "_tensor.py",
+        TENSOR: Path(str(torch.__file__)).parent / "_tensor.py",
     }
     for name, source in sources.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def test_the_installed_torch_has_the_functions_by_name(
     struct: str, function: str
 ) -> None:
     symbol = f"_ZN{len(struct)}{struct}{len(function)}{function}E"
-    library = Path(torch.__file__).parent / "lib/libtorch_python.so"
+    library = Path(str(torch.__file__)).parent / "lib/libtorch_python.so"
     assert symbol.encode() in library.read_bytes()
 
 

@@ -61,6 +61,8 @@ def wrong(step: str, found: Answers) -> list[str]:
 
 def asked_again(step: str, name: str) -> bool:
     """Whether dlx may go on after an exception of this function."""
+    if step == "convert with a dtype":  # What the target cannot take is cast before.
+        return True
     # Whether a result is read-only, and whether the library would say why it refuses.
     return name == EXPORT and step in (
         "convert of read-only memory",

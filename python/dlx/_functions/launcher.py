@@ -156,6 +156,8 @@ class _Parameters:
         self.function = function
         self.expected, self.most = "the name of one, or its position", _MOST
         try:
+            if _is_of_ctypes(function):  # From Python 3.13 on, each has the same one.
+                raise TypeError
             found = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # C functions, as of ctypes, have none
             found = [Parameter("args", Parameter.VAR_POSITIONAL)]
