@@ -61,8 +61,6 @@ def wrong(step: str, found: Answers) -> list[str]:
 
 def asked_again(step: str, name: str) -> bool:
     """Whether dlx may go on after an exception of this function."""
-    if step == "convert with a dtype":  # What the target cannot take is cast before.
-        return True
     # Whether a result is read-only, and whether the library would say why it refuses.
     return name == EXPORT and step in (
         "convert of read-only memory",
@@ -141,9 +139,11 @@ def wrong_in_torch(step: str, found: Answers) -> list[str]:
     said_of = []
     for name, how, said in attempts(found):
         texts = unclean(said)
+        # Where the target refuses, `dtype=` casts at the source, and tries once more.
+        falls_back = name in (EXPORT, VIEW) or step == "convert with a dtype"
         if how in WELL:
-            texts.append(misreported(said, how, asked_again=name in (EXPORT, VIEW)))
+            texts.append(misreported(said, how, asked_again=falls_back))
         elif not how.startswith("reports"):
-            texts.append(unnoticed(said, falls_back=name in (EXPORT, VIEW)))
+            texts.append(unnoticed(said, falls_back=falls_back))
         said_of += [f"{name} {how}: {text}" for text in texts if text]
     return said_of
