@@ -12,7 +12,7 @@
 #define DLPACK_EXCHANGE_PRODUCER_H
 #include "dlpack_exchange.h"
 
-/* ============================== results ============================== */
+/* ===== results ===== */
 
 /* Allocates elements that the caller fills: in memory of like's library if that has an exchange
  * table with an allocator, else of the CPU. `shape` has ndim extents, and is copied; strides are
@@ -36,7 +36,7 @@ static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObj
  * over if it succeeds; strides are required where there are dimensions, else BufferError. */
 static inline PyObject *dlx_object(DLManagedTensorVersioned *managed);
 
-/* ============================== a class ============================== */
+/* ===== a class ===== */
 
 /* Describes self: data, device, dtype, ndim, and shape and strides, in elements, which self keeps
  * unchanged (strides are required where there are dimensions); *flags may become READ_ONLY. Both
@@ -116,7 +116,7 @@ static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out);
 
 /* What follows is how it works: managed tensors, exports, __dlpack__, tables; then results. */
 
-/* ============================== managed tensors ============================== */
+/* ===== managed tensors ===== */
 
 typedef struct dlx__made { /* of either generation, with its dimensions behind it */
     union { DLManagedTensorVersioned versioned; DLManagedTensor legacy; } as; /* first */
@@ -212,7 +212,7 @@ static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out) {
     return 0;
 }
 
-/* ============================== exports ============================== */
+/* ===== exports ===== */
 
 static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, uint64_t *flags) {
     int32_t i;
@@ -223,7 +223,7 @@ static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, 
     *flags = 0;
     if (p->fill((PyObject *)self, t, flags) < 0) return -1;
     if (t->ndim < 0 || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
-        return dlx__refuse(NULL, "%R gives no shape or no strides", (PyObject *)p->type);
+        return DLX__REFUSE(NULL, "%R gives no shape or no strides", (PyObject *)p->type);
     for (i = 0; i < t->ndim; i++)
         if (t->shape[i] == 0) t->data = NULL, t->byte_offset = 0; /* R93 */
     return 0;
@@ -250,12 +250,12 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
     int32_t i;
     if (dlx__describe(p, self, &t, &flags) < 0) return NULL;
     if (legacy && flags & DLPACK_FLAG_BITMASK_READ_ONLY && !copy) { /* R40 */
-        dlx__refuse(NULL, "read-only memory needs a versioned capsule: pass max_version=(1, 3)");
+        DLX__REFUSE(NULL, "read-only memory needs a versioned capsule: pass max_version=(1, 3)");
         return NULL;
     }
     bits = (size_t)t.dtype.bits * t.dtype.lanes;
     if (copy && (!dlx__is_host((int)t.device.device_type) || bits % 8 != 0)) {
-        dlx__refuse(NULL, "a copy is made of whole bytes in host memory only");
+        DLX__REFUSE(NULL, "a copy is made of whole bytes in host memory only");
         return NULL;
     }
     bytes = copy ? bits / 8 : 0;
@@ -274,12 +274,12 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
     return made;
 }
 
-/* ============================== __dlpack__ ============================== */
+/* ===== __dlpack__ ===== */
 
 static inline void dlx__destroy_capsule(PyObject *capsule) { /* R3-R5 */
     int legacy = PyCapsule_IsValid(capsule, "dltensor");
     const char *name = legacy ? "dltensor" : "dltensor_versioned";
-    if (PyCapsule_IsValid(capsule, name)) dlx__delete(PyCapsule_GetPointer(capsule, name), legacy);
+    if (PyCapsule_IsValid(capsule, name)) dlx__delete_attached(PyCapsule_GetPointer(capsule, name), legacy);
 }
 
 static inline int dlx__pair(PyObject *value, const char *name, long pair[2]) {
@@ -302,10 +302,10 @@ static inline int dlx__order_export(const dlx_producer *p, PyObject *self, int d
         s = PyLong_AsLongLong(stream);
         if (s == -1) return PyErr_Occurred() ? -1 : 0;
         if (s < 0 || !dlx__has_streams(device_type) || (is_rocm ? s == 1 || s == 2 : s == 0))
-            return dlx__refuse(NULL, "stream=%lld means nothing on this device", s);
+            return DLX__REFUSE(NULL, "stream=%lld means nothing on this device", s);
     }
     if (p->order == NULL)
-        return dlx__refuse(NULL, "%R cannot order streams: pass stream=-1", (PyObject *)p->type);
+        return DLX__REFUSE(NULL, "%R cannot order streams: pass stream=-1", (PyObject *)p->type);
     return p->order(self, (void *)(uintptr_t)s);
 }
 
@@ -339,7 +339,7 @@ static inline PyObject *dlx__dlpack(const dlx_producer *p, PyObject *self, PyObj
     device[1] = (long)t.device.device_id;
     if (given[DEVICE] != NULL && dlx__pair(given[DEVICE], "dl_device", device) < 0) return NULL;
     if (device[0] != (long)t.device.device_type || device[1] != (long)t.device.device_id) {
-        dlx__refuse(NULL, "the tensor is on device (%d, %d), and not moved to (%ld, %ld)",
+        DLX__REFUSE(NULL, "the tensor is on device (%d, %d), and not moved to (%ld, %ld)",
                     (int)t.device.device_type, (int)t.device.device_id, device[0], device[1]);
         return NULL;
     }
@@ -348,7 +348,7 @@ static inline PyObject *dlx__dlpack(const dlx_producer *p, PyObject *self, PyObj
     legacy = version[0] < 1;
     if ((made = dlx__export(p, self, legacy, copy)) == NULL) return NULL;
     capsule = PyCapsule_New(made, legacy ? "dltensor" : "dltensor_versioned", dlx__destroy_capsule);
-    if (capsule == NULL) dlx__delete(made, legacy);
+    if (capsule == NULL) dlx__delete_attached(made, legacy);
     return capsule;
 }
 
@@ -359,7 +359,7 @@ static inline PyObject *dlx__dlpack_device(const dlx_producer *p, PyObject *self
     return Py_BuildValue("(ii)", (int)t.device.device_type, (int)t.device.device_id);
 }
 
-/* ============================== tables ============================== */
+/* ===== tables ===== */
 
 static inline int dlx__from_py(const dlx_producer *p, void *self, DLManagedTensorVersioned **out) {
     dlx__made *made = dlx__export(p, (PyObject *)self, 0, 0);
@@ -371,7 +371,7 @@ static inline int dlx__from_py(const dlx_producer *p, void *self, DLManagedTenso
 static inline int dlx__to_py(const dlx_producer *p, DLManagedTensorVersioned *managed, void **out) {
     PyObject *object;
     if (managed->version.major != DLPACK_MAJOR_VERSION)
-        return dlx__refuse(NULL, "it came as DLPack %u.%u, expected is 1.x",
+        return DLX__REFUSE(NULL, "it came as DLPack %u.%u, expected is 1.x",
                            (unsigned)managed->version.major, (unsigned)managed->version.minor);
     if ((object = p->make(managed)) == NULL) return -1;
     *out = object;
@@ -402,7 +402,7 @@ static inline int dlx__publish(PyTypeObject *type, dlx_producer *p, DLPackExchan
     return 0;
 }
 
-/* ============================== results ============================== */
+/* ===== results ===== */
 
 typedef struct dlx__object { PyObject_HEAD DLManagedTensorVersioned *managed; } dlx__object;
 
@@ -439,7 +439,7 @@ static inline PyObject *dlx_object(DLManagedTensorVersioned *managed) {
         }
     }
     if (managed->dl_tensor.strides == NULL && managed->dl_tensor.ndim > 0) {
-        dlx__refuse(NULL, "the tensor has no strides");
+        DLX__REFUSE(NULL, "the tensor has no strides");
         return NULL;
     }
     self = (dlx__object *)PyType_GenericAlloc(dlx__object_producer.type, 0);
@@ -564,7 +564,7 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
         allocate = type.api->managed_tensor_allocator;
     if (allocate(&t, out, NULL, dlx__set_error) == 0) return 0;
     if (PyErr_Occurred()) return -1;
-    return dlx__refuse(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
+    return DLX__REFUSE(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
 }
 
 #endif
