@@ -57,10 +57,10 @@ typedef struct dlx_producer {
     dlx_order_self order; /* NULL: it orders no streams */
 } dlx_producer;
 
-/* For tables of classes in host memory: as dlpack.h's managed_tensor_allocator, for the CPU, and its
- * current_work_stream. */
+/* For the tables of classes in host memory: the allocator and current_work_stream of dlpack.h. */
 static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned **out,
-                                   void *context, void (*set_error)(void *, const char *, const char *));
+                                   void *context,
+                                   void (*set_error)(void *, const char *, const char *));
 static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out);
 
 /* Defines name_table, a DLPackExchangeAPI, and name_publish(type), which gives a type the table,
@@ -184,13 +184,15 @@ static inline dlx__made *dlx__make(const DLTensor *t, uint64_t flags, size_t byt
     return made;
 }
 
-static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned **out, void *context,
+static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned **out,
+                                   void *context,
                                    void (*set_error)(void *, const char *, const char *)) {
     DLTensor t = *prototype;
     dlx__made *made = NULL;
     double bits = (double)t.dtype.bits * t.dtype.lanes;
     int32_t i;
-    int bad = t.device.device_type != kDLCPU || bits == 0 || t.ndim < 0 || (t.ndim > 0 && t.shape == NULL);
+    int bad = t.device.device_type != kDLCPU || !dlx__is_dtype(t.dtype) || t.ndim < 0 ||
+              (t.ndim > 0 && t.shape == NULL);
     for (i = 0; !bad && i < t.ndim; i++) {
         bad = t.shape[i] < 0;
         bits *= (double)t.shape[i];
@@ -202,7 +204,8 @@ static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned
     if (!bad) made = dlx__make(&t, 0, (size_t)((bits + 7) / 8), 0);
     if (made != NULL) *out = &made->as.versioned;
     else if (set_error != NULL) /* exactly if it fails (R137) */
-        set_error(context, bad ? "BufferError" : "MemoryError", "no such tensor fits into host memory");
+        set_error(context, bad ? "BufferError" : "MemoryError",
+                  "no such tensor fits into host memory");
     return made != NULL ? 0 : -1;
 }
 
@@ -217,8 +220,8 @@ static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out) {
 static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, uint64_t *flags) {
     int32_t i;
     if (p->type == NULL || !PyObject_TypeCheck((PyObject *)self, p->type))
-        return dlx__fail(NULL, PyExc_TypeError, "the table is of %R, and asked for one of %R",
-                         (PyObject *)p->type, (PyObject *)Py_TYPE((PyObject *)self));
+        return DLX__MISTAKE(NULL, "the table is of %R, and asked for one of %R",
+                            (PyObject *)p->type, (PyObject *)Py_TYPE((PyObject *)self));
     memset(t, 0, sizeof *t);
     *flags = 0;
     if (p->fill((PyObject *)self, t, flags) < 0) return -1;
@@ -230,7 +233,8 @@ static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, 
 }
 
 /* Copies elements of whole bytes to memory in row-major order. */
-static inline void dlx__copy(char **to, const char *from, const DLTensor *t, int32_t dim, size_t size) {
+static inline void dlx__copy(char **to, const char *from, const DLTensor *t, int32_t dim,
+                             size_t size) {
     int64_t i;
     if (dim == t->ndim) {
         memcpy(*to, from, size);
@@ -260,7 +264,11 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
     }
     bytes = copy ? bits / 8 : 0;
     for (i = 0; i < t.ndim; i++) bytes *= (size_t)t.shape[i];
-    if (copy) flags = DLPACK_FLAG_BITMASK_IS_COPIED, t.device.device_type = kDLCPU, t.device.device_id = 0;
+    if (copy) {
+        flags = DLPACK_FLAG_BITMASK_IS_COPIED;
+        t.device.device_type = kDLCPU; /* of pinned memory, too */
+        t.device.device_id = 0;
+    }
     made = dlx__make(&t, flags, bytes, legacy);
     if (made == NULL) {
         PyErr_NoMemory();
@@ -284,21 +292,22 @@ static inline void dlx__destroy_capsule(PyObject *capsule) { /* R3-R5 */
 
 static inline int dlx__pair(PyObject *value, const char *name, long pair[2]) {
     if (!PyTuple_Check(value) || PyTuple_Size(value) != 2)
-        return dlx__fail(NULL, PyExc_TypeError, "%s is %R, expected is None or a pair of ints", name, value);
+        return DLX__MISTAKE(NULL, "%s is %R, expected is None or a pair of ints", name, value);
     pair[0] = PyLong_AsLong(PyTuple_GetItem(value, 0));
     pair[1] = PyLong_AsLong(PyTuple_GetItem(value, 1));
     return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Does what stream= asks for (R70-R79). */
-static inline int dlx__order_export(const dlx_producer *p, PyObject *self, int device_type, PyObject *stream) {
+static inline int dlx__order_export(const dlx_producer *p, PyObject *self, int device_type,
+                                    PyObject *stream) {
     int is_rocm = device_type == kDLROCM;
     long long s = is_rocm ? 0 : 1;
     if (stream == NULL) {
         if (!dlx__has_streams(device_type)) return 0;
     } else {
         if (!PyLong_Check(stream) || PyBool_Check(stream))
-            return dlx__fail(NULL, PyExc_TypeError, "stream is %R, expected is None or an int", stream);
+            return DLX__MISTAKE(NULL, "stream is %R, expected is None or an int", stream);
         s = PyLong_AsLongLong(stream);
         if (s == -1) return PyErr_Occurred() ? -1 : 0;
         if (s < 0 || !dlx__has_streams(device_type) || (is_rocm ? s == 1 || s == 2 : s == 0))
@@ -321,19 +330,20 @@ static inline PyObject *dlx__dlpack(const dlx_producer *p, PyObject *self, PyObj
     DLTensor t;
     dlx__made *made;
     if (positional != 0) { /* R19 */
-        dlx__fail(NULL, PyExc_TypeError, "__dlpack__ takes keywords only");
+        DLX__MISTAKE(NULL, "__dlpack__ takes keywords only");
         return NULL;
     }
     for (i = 0; i < n; i++) {
         PyObject *name = PyTuple_GetItem(names, i);
         for (k = 0; k < KEYWORDS && PyUnicode_CompareWithASCIIString(name, keywords[k]) != 0;) k++;
         if (k == KEYWORDS) {
-            dlx__fail(NULL, PyExc_TypeError, "__dlpack__ got an unexpected keyword argument %R", name);
+            DLX__MISTAKE(NULL, "__dlpack__ got an unexpected keyword argument %R", name);
             return NULL;
         }
         given[k] = args[i] != Py_None ? args[i] : NULL;
     }
-    if (given[VERSION] != NULL && dlx__pair(given[VERSION], "max_version", version) < 0) return NULL;
+    if (given[VERSION] != NULL && dlx__pair(given[VERSION], "max_version", version) < 0)
+        return NULL;
     if (dlx__describe(p, self, &t, &flags) < 0) return NULL;
     device[0] = (long)t.device.device_type;
     device[1] = (long)t.device.device_id;
@@ -380,7 +390,8 @@ static inline int dlx__to_py(const dlx_producer *p, DLManagedTensorVersioned *ma
 
 static inline int dlx__publish(PyTypeObject *type, dlx_producer *p, DLPackExchangeAPI *table,
                                PyMethodDef *methods) {
-    static const char *const names[] = {"__dlpack_c_exchange_api__", "__dlpack__", "__dlpack_device__"};
+    static const char *const names[] = {"__dlpack_c_exchange_api__", "__dlpack__",
+                                        "__dlpack_device__"};
     PyObject *made[3];
     int i, failed = 0;
     made[0] = PyCapsule_New(table, "dlpack_exchange_api", NULL);
@@ -428,7 +439,8 @@ static inline PyObject *dlx_object(DLManagedTensorVersioned *managed) {
         /* C has no cast from a function to void *. */
         union { void (*function)(PyObject *); void *pointer; } dealloc = {dlx__object_free};
         PyType_Slot slots[] = {{Py_tp_dealloc, NULL}, {0, NULL}};
-        PyType_Spec spec = {"dlpack_exchange.Tensor", sizeof(dlx__object), 0, Py_TPFLAGS_DEFAULT, NULL};
+        PyType_Spec spec = {"dlpack_exchange.Tensor", sizeof(dlx__object), 0, Py_TPFLAGS_DEFAULT,
+                            NULL};
         PyObject *type;
         slots[0].pfunc = dealloc.pointer;
         spec.slots = slots;
@@ -469,7 +481,8 @@ static inline void dlx__delete_offered(DLManagedTensorVersioned *self) {
     if (DLX__SHARES_LEFT(&offer->shares) == 0) free(offer);
 }
 
-static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api, DLManagedTensorVersioned *managed) {
+static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
+                                      DLManagedTensorVersioned *managed) {
     void *object = NULL;
     PyObject *error, *value, *trace;
     dlx__offer *offer = (dlx__offer *)malloc(sizeof *offer);
@@ -539,7 +552,8 @@ static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObj
     holder = dlx_object(managed);
     if (holder == NULL) dlx_delete(managed);
     if (holder == NULL || like == NULL) return holder;
-    if ((from = dlx__from(like)) != NULL) result = PyObject_CallFunctionObjArgs(from, holder, NULL);
+    if ((from = dlx__from(like)) != NULL)
+        result = PyObject_CallFunctionObjArgs(from, holder, NULL);
     Py_XDECREF(from);
     Py_DECREF(holder);
     return result;
