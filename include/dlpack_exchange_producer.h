@@ -443,7 +443,6 @@ static inline PyObject *dlx_object(DLManagedTensorVersioned *managed) {
                             NULL};
         PyObject *type;
         slots[0].pfunc = dealloc.pointer;
-        spec.slots = slots;
         type = PyType_FromSpec(&spec);
         if (type == NULL || dlx__object_publish((PyTypeObject *)type) < 0) {
             Py_XDECREF(type);
@@ -502,6 +501,7 @@ static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
         PyErr_Restore(error, value, trace);
     }
     if (DLX__SHARES_LEFT(&offer->shares) == 0) free(offer);
+    if (failed && !PyErr_Occurred()) dlx__refuse(NULL, "to_py failed without an exception");
     return failed ? NULL : (PyObject *)object;
 }
 

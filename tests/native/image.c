@@ -200,6 +200,7 @@ PyMODINIT_FUNC INIT(MODULE)(void) {
     module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddObject(module, "Image", (PyObject *)Image_Type) < 0) return NULL;
     Py_INCREF((PyObject *)Image_Type);
+    if (module != NULL && PyModule_AddIntConstant(module, "limited", DLX__OPAQUE) < 0) return NULL;
 #ifdef Py_GIL_DISABLED
     if (module != NULL) PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif

@@ -1,4 +1,4 @@
-"""Extension modules of `tests/native`, compiled from C with the headers in `include`."""
+"""Extensions of `tests/native`, compiled from C with the headers in `include`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""dlx on the simulated driver, in a process of its own."""

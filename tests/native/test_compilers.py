@@ -1,0 +1,90 @@
+"""The headers compile without a warning wherever they are said to."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import numpy
+import pytest
+from support.dlpack_abi import dlpack_include
+from support.extensions import ROOT, WARNINGS
+
+pytestmark = pytest.mark.slow
+STANDARDS = {
+    "gcc": ["c99", "c11", "c17"],
+    "clang": ["c99", "c11", "c17"],
+    "g++": ["c++17", "c++20"],
+    "clang++": ["c++17", "c++20"],
+}
+OPTIONS = {
+    "full": [],
+    "limited": ["-DPy_LIMITED_API=0x030A0000"],
+    "limited-3.12": ["-DPy_LIMITED_API=0x030C0000"],
+    "free-threaded": ["-DPy_GIL_DISABLED=1"],
+}
+SOURCES = {
+    "alone": '#include "dlpack_exchange.h"\n',
+    "producer": '#include "dlpack_exchange_producer.h"\n',
+    "numpy": """
+        #include <Python.h>
+        #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+        #include <numpy/arrayobject.h>
+        #include "dlpack_exchange_producer.h"
+    """,
+    "events": """
+        #define DLX_EVENT void *
+        #define DLX_EVENT_CREATE(event) (*(event) = 0, 0)
+        #define DLX_EVENT_RECORD(event, stream) ((void)(event), (void)(stream), 0)
+        #define DLX_EVENT_AWAIT(stream, event) ((void)(event), (void)(stream), 0)
+        #define DLX_EVENT_PENDING(event) ((void)(event), 0)
+        #define DLX_EVENT_WAIT(event) (void)(event)
+        #define DLX_EVENT_DESTROY(event) (void)(event)
+        #include "dlpack_exchange.h"
+    """,
+}
+
+
+@cache
+def pythons() -> dict[str, Path]:
+    """Give the headers of each CPython from 3.10 on that pyenv has, by its version."""
+    found = Path.home().glob(".pyenv/versions/3.1?.*/include/python3.1?")
+    return {path.name: path for path in sorted(found)}
+
+
+def refused(compiler: str, standard: str, source: str, flags: list[str]) -> str:
+    """Compile, and give what the compiler has to say."""
+    language = "c++" if "++" in compiler else "c"
+    command = [compiler, "-x", language, f"-std={standard}", *WARNINGS, *flags]
+    command += ["-fsyntax-only", f"-I{ROOT / 'include'}", "-"]
+    ran = subprocess.run(
+        command, input=source, capture_output=True, text=True, check=False
+    )
+    return ran.stderr
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("compiler", STANDARDS)
+def test_no_compiler_warns(compiler: str, option: str) -> None:
+    """By every standard, with the headers of every Python that is here."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed: Debian's package has its name")
+    versions = pythons() or pytest.skip("no headers of Python in ~/.pyenv")
+    for version, folder in versions.items():
+        if option == "free-threaded" and int(version.partition(".")[2]) < 13:
+            continue
+        for name, source in SOURCES.items():
+            if name == "numpy" and option != "full":
+                continue
+            folders = [folder, dlpack_include(), numpy.get_include()]
+            flags = [f"-isystem{path}" for path in folders] + OPTIONS[option]
+            for standard in STANDARDS[compiler]:
+                assert refused(compiler, standard, source, flags) == "", (version, name)
+
+
+def test_lines_fit_into_a_page() -> None:
+    """100 columns, and code that is read in one sitting."""
+    for path in (ROOT / "include").glob("*.h"):
+        assert max(map(len, path.read_text().splitlines())) <= 100

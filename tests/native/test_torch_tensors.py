@@ -1,0 +1,138 @@
+"""The table of torch describes what `__dlpack__` refuses: the header asks (R125)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.optional_libraries import requires
+
+WRITE, NO_GRAD, AS_EXPORTED = 1, 8, 64
+
+
+@pytest.fixture
+def torch() -> Any:
+    """Give torch."""
+    return requires("torch")
+
+
+def looks(image: Any) -> list[Any]:
+    """Give the ways to take a tensor: lent, exported, to keep."""
+    return [
+        image.look,
+        lambda x: image.look(x, WRITE),
+        lambda x: image.import_like(x, None),
+    ]
+
+
+def test_a_tensor_is_where_torch_says(image: Any, torch: Any) -> None:
+    """And nothing is asked that would change it."""
+    x = torch.ones(3, 4).t()
+    assert image.look(x)[:3] == (x.data_ptr(), (4, 3), (1, 4))
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_a_lazily_conjugated_view_is_refused(image: Any, torch: Any, name: str) -> None:
+    """R125: its memory has other numbers."""
+    x = torch.ones(3, dtype=getattr(torch, name)).conj()
+    for look in looks(image):
+        with pytest.raises(BufferError, match=r"conj.*; pass x\.resolve_conj\(\)"):
+            look(x)
+    assert image.look(x, AS_EXPORTED)[0] == x.data_ptr()
+
+
+def test_a_lazily_negated_view_is_refused(image: Any, torch: Any) -> None:
+    """R125: of whatever elements."""
+    views = [
+        torch.ones(3, dtype=torch.complex64).conj().imag,
+        torch._neg_view(torch.ones(3, dtype=torch.int64)),
+    ]
+    for x in views:
+        assert x.is_neg()
+        for look in looks(image):
+            with pytest.raises(BufferError, match=r"neg.*; pass x\.resolve_neg\(\)"):
+                look(x)
+
+
+@pytest.mark.parametrize("name", ["bool", "int64", "float32", "complex64"])
+@pytest.mark.parametrize("start", [0, 1, 2_000, 40_000])
+def test_a_tensor_whose_storage_was_freed_is_refused(
+    image: Any, torch: Any, start: int, name: str
+) -> None:
+    """R111: at any offset, as FSDP leaves parameters; the address is no memory's."""
+    x = torch.zeros(100_000, dtype=getattr(torch, name))[start:]
+    x.untyped_storage().resize_(0)
+    for look in [*looks(image), lambda x: image.look(x, AS_EXPORTED)]:
+        with pytest.raises(BufferError, match="it has elements, and no memory"):
+            look(x)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5000])
+def test_a_fake_tensor_is_refused(image: Any, torch: Any, rows: int) -> None:
+    """R111: torch's own `__dlpack__` gives addresses of nothing."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.ones(10_000, 4)
+    for look in looks(image):
+        with pytest.raises(BufferError, match="no memory"):
+            look(x[rows:])
+
+
+def test_a_tensor_that_records_gradients_is_lent_and_not_kept(
+    image: Any, torch: Any
+) -> None:
+    """R125: a kernel records none; who minds, asks for DLX_NO_GRAD."""
+    x = torch.ones(3, requires_grad=True)
+    image.look(x)
+    text = r"^x: it requires grad; pass x\.detach\(\)$"
+    with pytest.raises(BufferError, match=text):
+        image.look(x, NO_GRAD)
+    with pytest.raises(BufferError, match=text.replace("x: ", "")):
+        image.import_like(x, None)
+    image.import_like(x.detach(), None)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda torch: torch.empty(3, device="meta"), "meta"),
+        (
+            lambda torch: torch.sparse_coo_tensor(
+                [[0]], [1.0], (2,), check_invariants=True
+            ),
+            "strided",
+        ),
+    ],
+    ids=["meta", "sparse"],
+)
+def test_what_the_table_cannot_describe_is_refused_in_the_words_of_the_method(
+    image: Any, torch: Any, make: Any, text: str
+) -> None:
+    """R124, R147: the table raises RuntimeError for it."""
+    for look in looks(image):
+        with pytest.raises(BufferError, match=text):
+            look(make(torch))
+
+
+def test_a_subclass_is_asked_by_its_own_methods(image: Any, torch: Any) -> None:
+    """R117."""
+
+    class Own(torch.Tensor):  # type: ignore[misc]
+        pass
+
+    x = torch.ones(3, dtype=torch.complex64).as_subclass(Own)
+    assert image.look(x)[0] == x.data_ptr()
+    with pytest.raises(BufferError, match="lazily conjugated"):
+        image.look(x.conj())
+
+
+def test_a_result_is_torchs(image: Any, torch: Any) -> None:
+    """R130, R138: in memory that torch allocated."""
+    x = torch.arange(6.0).reshape(2, 3)
+    scaled = image.scale(x, 2)
+    assert torch.equal(scaled, 2 * x)
+    back = image.import_like(np.ones(3), x)
+    assert type(back) is torch.Tensor
+    assert back.tolist() == [1, 1, 1]
