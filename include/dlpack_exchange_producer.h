@@ -57,10 +57,11 @@ typedef struct dlx_producer {
     dlx_order_self order; /* NULL: it orders no streams */
 } dlx_producer;
 
-/* For the tables of classes in host memory: the allocator and current_work_stream of dlpack.h. */
+/* For the tables of classes in host memory: managed_tensor_allocator and current_work_stream, as in
+ * dlpack.h. They need no thread that is attached. */
+typedef void (*dlx_set_error)(void *context, const char *kind, const char *message);
 static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned **out,
-                                   void *context,
-                                   void (*set_error)(void *, const char *, const char *));
+                                   void *context, dlx_set_error set_error);
 static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out);
 
 /* Defines name_table, a DLPackExchangeAPI, and name_publish(type), which gives a type the table,
@@ -185,8 +186,7 @@ static inline dlx__made *dlx__make(const DLTensor *t, uint64_t flags, size_t byt
 }
 
 static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned **out,
-                                   void *context,
-                                   void (*set_error)(void *, const char *, const char *)) {
+                                   void *context, dlx_set_error set_error) {
     DLTensor t = *prototype;
     dlx__made *made = NULL;
     double bits = (double)t.dtype.bits * t.dtype.lanes;
@@ -205,7 +205,7 @@ static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned
     if (made != NULL) *out = &made->as.versioned;
     else if (set_error != NULL) /* exactly if it fails (R137) */
         set_error(context, bad ? "BufferError" : "MemoryError",
-                  "no such tensor fits into host memory");
+                  "it does not fit into host memory");
     return made != NULL ? 0 : -1;
 }
 
@@ -250,6 +250,7 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
     DLTensor t;
     uint64_t flags;
     size_t bits, bytes;
+    double size = 1;
     char *to;
     int32_t i;
     if (dlx__describe(p, self, &t, &flags) < 0) return NULL;
@@ -263,7 +264,14 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
         return NULL;
     }
     bytes = copy ? bits / 8 : 0;
-    for (i = 0; i < t.ndim; i++) bytes *= (size_t)t.shape[i];
+    for (i = 0; i < t.ndim; i++) {
+        size *= (double)t.shape[i];
+        bytes *= (size_t)t.shape[i];
+    }
+    if (copy && !(size * (double)bits < 4e18)) { /* broadcast: the tensor itself is small */
+        DLX__REFUSE(NULL, "it does not fit into host memory");
+        return NULL;
+    }
     if (copy) {
         flags = DLPACK_FLAG_BITMASK_IS_COPIED;
         t.device.device_type = kDLCPU; /* of pinned memory, too */
@@ -287,7 +295,8 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
 static inline void dlx__destroy_capsule(PyObject *capsule) { /* R3-R5 */
     int legacy = PyCapsule_IsValid(capsule, "dltensor");
     const char *name = legacy ? "dltensor" : "dltensor_versioned";
-    if (PyCapsule_IsValid(capsule, name)) dlx__delete_attached(PyCapsule_GetPointer(capsule, name), legacy);
+    if (PyCapsule_IsValid(capsule, name))
+        dlx__delete_attached(PyCapsule_GetPointer(capsule, name), legacy);
 }
 
 static inline int dlx__pair(PyObject *value, const char *name, long pair[2]) {
@@ -443,6 +452,7 @@ static inline PyObject *dlx_object(DLManagedTensorVersioned *managed) {
                             NULL};
         PyObject *type;
         slots[0].pfunc = dealloc.pointer;
+        spec.slots = slots;
         type = PyType_FromSpec(&spec);
         if (type == NULL || dlx__object_publish((PyTypeObject *)type) < 0) {
             Py_XDECREF(type);
@@ -495,13 +505,13 @@ static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
     offer->inner = managed;
     offer->shares = 2;
     failed = api->managed_tensor_to_py_object_no_sync(&offer->shell, &object) != 0;
+    if (failed && !PyErr_Occurred()) DLX__REFUSE(NULL, "to_py failed without an exception");
     if (failed && offer->inner != NULL) { /* once, whatever the library did */
         PyErr_Fetch(&error, &value, &trace);
         dlx__delete_offered(&offer->shell);
         PyErr_Restore(error, value, trace);
     }
     if (DLX__SHARES_LEFT(&offer->shares) == 0) free(offer);
-    if (failed && !PyErr_Occurred()) dlx__refuse(NULL, "to_py failed without an exception");
     return failed ? NULL : (PyObject *)object;
 }
 
@@ -523,20 +533,22 @@ static inline PyObject *dlx__find_from(PyObject *like) {
 
 /* The same, remembered for each type: NumPy's __array_namespace__ imports modules at each call. */
 static inline PyObject *dlx__from(PyObject *like) {
-    DLX__LOCAL struct { PyTypeObject *type; uintptr_t tag; PyObject *from; } cache[8], *slot;
+    typedef struct { PyTypeObject *type; uintptr_t tag; PyObject *from; } entry;
+    DLX__LOCAL entry cache[8];
     PyTypeObject *type = Py_TYPE(like);
-    uintptr_t tag = dlx__tag(type);
-    PyObject *from;
-    slot = &cache[(uintptr_t)type / 64 % 8];
-    if (slot->type != type || slot->tag != tag || tag == 0) {
-        if ((from = dlx__find_from(like)) == NULL) return NULL;
-        Py_XDECREF(slot->from);
-        slot->type = type;
-        slot->tag = DLX__OPAQUE && tag != 1 ? 0 : tag; /* a type that is not held may die */
-        slot->from = from;
+    entry *slot = &cache[(uintptr_t)type / 64 % 8], made = {type, dlx__tag(type), NULL}, old;
+    if (slot->type == type && slot->tag == made.tag && made.tag != 0) {
+        Py_INCREF(slot->from);
+        return slot->from;
     }
-    Py_INCREF(slot->from);
-    return slot->from;
+    if ((made.from = dlx__find_from(like)) == NULL) return NULL;
+    if (made.tag == 0 || made.tag != dlx__tag(type)) return made.from;
+    if (DLX__OPAQUE && made.tag != 1) return made.from; /* a type that is not held may die */
+    old = *slot;
+    *slot = made;
+    Py_INCREF(made.from);
+    Py_XDECREF(old.from);
+    return made.from;
 }
 
 static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObject *like) {

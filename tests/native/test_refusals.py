@@ -15,7 +15,7 @@ BIG = 1 << 62
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "negative-ndim": ({"ndim": -1}, "it has -1 dimensions"),
-    "no-shape": ({"shape": None, "ndim": 2}, "it has 2 dimensions, or no shape"),
+    "no-shape": ({"shape": None, "ndim": 2}, "it has 2 dimensions without a shape"),
     "negative-extent": ({"shape": (2, -3)}, "extent 1 is negative: -3"),
     "large-shape": ({"shape": (BIG, BIG), "strides": (0, 0)}, "reach beyond"),
     "large-stride": ({"shape": (3, 3), "strides": (BIG, 1)}, "reach beyond"),
