@@ -27,9 +27,10 @@ WARNINGS = ("-Wall", "-Wextra", "-pedantic", "-Werror")
 
 @cache
 def extension(name: str, *flags: str) -> ModuleType:
-    """Return `tests/native/<name>.c` as a module, compiled once per process."""
-    source = ROOT / "tests" / "native" / f"{name}.c"
-    command = ["cc", "-std=c99", "-O1", "-shared", "-fPIC", *WARNINGS, *flags]
+    """Return a source of `tests/native` as a module, compiled once per process."""
+    [source] = (ROOT / "tests" / "native").glob(f"{name}.c*")
+    compiler = ["cc", "-std=c99"] if source.suffix == ".c" else ["c++", "-std=c++17"]
+    command = [*compiler, "-O1", "-shared", "-fPIC", *WARNINGS, *flags]
     command += [f"-I{ROOT / 'include'}"]
     for folder in FOLDERS:
         command += ["-isystem", folder]
