@@ -120,11 +120,6 @@ def test_the_table_refuses_other_types(image: Any) -> None:
         image.look(Other())
 
 
-def test_a_subclass_is_exported(image: Any) -> None:
-    """R117: by the table of its base."""
-    assert image.look(image.image(np.ones((2, 3), "u1")))[1] == (2, 3)
-
-
 def test_the_deleter_runs_in_any_thread(image: Any) -> None:
     """R13."""
     x = np.ones(3)
