@@ -12,7 +12,7 @@
 #define DLPACK_EXCHANGE_PRODUCER_H
 #include "dlpack_exchange.h"
 
-/* ============================== results ============================== */
+/* ===== results ===== */
 
 /* Allocates elements that the caller fills: in memory of like's library if that has an exchange
  * table with an allocator, else of the CPU. `shape` has ndim extents, and is copied; strides are
@@ -36,7 +36,7 @@ static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObj
  * over if it succeeds; strides are required where there are dimensions, else BufferError. */
 static inline PyObject *dlx_object(DLManagedTensorVersioned *managed);
 
-/* ============================== a class ============================== */
+/* ===== a class ===== */
 
 /* Describes self: data, device, dtype, ndim, and shape and strides, in elements, which self keeps
  * unchanged (strides are required where there are dimensions); *flags may become READ_ONLY. Both
@@ -57,7 +57,7 @@ typedef struct dlx_producer {
     dlx_order_self order; /* NULL: it orders no streams */
 } dlx_producer;
 
-/* For tables of classes in host memory: managed_tensor_allocator and current_work_stream, as in
+/* For the tables of classes in host memory: managed_tensor_allocator and current_work_stream, as in
  * dlpack.h. They need no thread that is attached. */
 typedef void (*dlx_set_error)(void *context, const char *kind, const char *message);
 static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned **out,
@@ -117,7 +117,7 @@ static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out);
 
 /* What follows is how it works: managed tensors, exports, __dlpack__, tables; then results. */
 
-/* ============================== managed tensors ============================== */
+/* ===== managed tensors ===== */
 
 typedef struct dlx__made { /* of either generation, with its dimensions behind it */
     union { DLManagedTensorVersioned versioned; DLManagedTensor legacy; } as; /* first */
@@ -191,8 +191,8 @@ static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned
     dlx__made *made = NULL;
     double bits = (double)t.dtype.bits * t.dtype.lanes;
     int32_t i;
-    int bad = t.device.device_type != kDLCPU || bits == 0 || t.ndim < 0;
-    bad = bad || (t.ndim > 0 && t.shape == NULL);
+    int bad = t.device.device_type != kDLCPU || !dlx__is_dtype(t.dtype) || t.ndim < 0 ||
+              (t.ndim > 0 && t.shape == NULL);
     for (i = 0; !bad && i < t.ndim; i++) {
         bad = t.shape[i] < 0;
         bits *= (double)t.shape[i];
@@ -204,7 +204,8 @@ static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned
     if (!bad) made = dlx__make(&t, 0, (size_t)((bits + 7) / 8), 0);
     if (made != NULL) *out = &made->as.versioned;
     else if (set_error != NULL) /* exactly if it fails (R137) */
-        set_error(context, bad ? "BufferError" : "MemoryError", "it does not fit into host memory");
+        set_error(context, bad ? "BufferError" : "MemoryError",
+                  "it does not fit into host memory");
     return made != NULL ? 0 : -1;
 }
 
@@ -214,18 +215,18 @@ static inline int dlx_cpu_stream(DLDeviceType type, int32_t id, void **out) {
     return 0;
 }
 
-/* ============================== exports ============================== */
+/* ===== exports ===== */
 
 static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, uint64_t *flags) {
     int32_t i;
     if (p->type == NULL || !PyObject_TypeCheck((PyObject *)self, p->type))
-        return dlx__fail(NULL, PyExc_TypeError, "the table is of %R, and asked for one of %R",
-                         (PyObject *)p->type, (PyObject *)Py_TYPE((PyObject *)self));
+        return DLX__MISTAKE(NULL, "the table is of %R, and asked for one of %R",
+                            (PyObject *)p->type, (PyObject *)Py_TYPE((PyObject *)self));
     memset(t, 0, sizeof *t);
     *flags = 0;
     if (p->fill((PyObject *)self, t, flags) < 0) return -1;
     if (t->ndim < 0 || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
-        return dlx__refuse(NULL, "%R gives no shape or no strides", (PyObject *)p->type);
+        return DLX__REFUSE(NULL, "%R gives no shape or no strides", (PyObject *)p->type);
     for (i = 0; i < t->ndim; i++)
         if (t->shape[i] == 0) t->data = NULL, t->byte_offset = 0; /* R93 */
     return 0;
@@ -249,23 +250,31 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
     DLTensor t;
     uint64_t flags;
     size_t bits, bytes;
+    double size = 1;
     char *to;
     int32_t i;
     if (dlx__describe(p, self, &t, &flags) < 0) return NULL;
     if (legacy && flags & DLPACK_FLAG_BITMASK_READ_ONLY && !copy) { /* R40 */
-        dlx__refuse(NULL, "read-only memory needs a versioned capsule: pass max_version=(1, 3)");
+        DLX__REFUSE(NULL, "read-only memory needs a versioned capsule: pass max_version=(1, 3)");
         return NULL;
     }
     bits = (size_t)t.dtype.bits * t.dtype.lanes;
     if (copy && (!dlx__is_host((int)t.device.device_type) || bits % 8 != 0)) {
-        dlx__refuse(NULL, "a copy is made of whole bytes in host memory only");
+        DLX__REFUSE(NULL, "a copy is made of whole bytes in host memory only");
         return NULL;
     }
     bytes = copy ? bits / 8 : 0;
-    for (i = 0; i < t.ndim; i++) bytes *= (size_t)t.shape[i];
+    for (i = 0; i < t.ndim; i++) {
+        size *= (double)t.shape[i];
+        bytes *= (size_t)t.shape[i];
+    }
+    if (copy && !(size * (double)bits < 4e18)) { /* broadcast: the tensor itself is small */
+        DLX__REFUSE(NULL, "it does not fit into host memory");
+        return NULL;
+    }
     if (copy) {
         flags = DLPACK_FLAG_BITMASK_IS_COPIED;
-        t.device.device_type = kDLCPU;
+        t.device.device_type = kDLCPU; /* of pinned memory, too */
         t.device.device_id = 0;
     }
     made = dlx__make(&t, flags, bytes, legacy);
@@ -281,18 +290,18 @@ static inline dlx__made *dlx__export(const dlx_producer *p, PyObject *self, int 
     return made;
 }
 
-/* ============================== __dlpack__ ============================== */
+/* ===== __dlpack__ ===== */
 
 static inline void dlx__destroy_capsule(PyObject *capsule) { /* R3-R5 */
     int legacy = PyCapsule_IsValid(capsule, "dltensor");
     const char *name = legacy ? "dltensor" : "dltensor_versioned";
-    if (PyCapsule_IsValid(capsule, name)) dlx__delete(PyCapsule_GetPointer(capsule, name), legacy);
+    if (PyCapsule_IsValid(capsule, name))
+        dlx__delete_attached(PyCapsule_GetPointer(capsule, name), legacy);
 }
 
 static inline int dlx__pair(PyObject *value, const char *name, long pair[2]) {
     if (!PyTuple_Check(value) || PyTuple_Size(value) != 2)
-        return dlx__fail(NULL, PyExc_TypeError, "%s is %R, expected is None or a pair of ints",
-                         name, value);
+        return DLX__MISTAKE(NULL, "%s is %R, expected is None or a pair of ints", name, value);
     pair[0] = PyLong_AsLong(PyTuple_GetItem(value, 0));
     pair[1] = PyLong_AsLong(PyTuple_GetItem(value, 1));
     return PyErr_Occurred() ? -1 : 0;
@@ -307,15 +316,14 @@ static inline int dlx__order_export(const dlx_producer *p, PyObject *self, int d
         if (!dlx__has_streams(device_type)) return 0;
     } else {
         if (!PyLong_Check(stream) || PyBool_Check(stream))
-            return dlx__fail(NULL, PyExc_TypeError, "stream is %R, expected is None or an int",
-                             stream);
+            return DLX__MISTAKE(NULL, "stream is %R, expected is None or an int", stream);
         s = PyLong_AsLongLong(stream);
         if (s == -1) return PyErr_Occurred() ? -1 : 0;
         if (s < 0 || !dlx__has_streams(device_type) || (is_rocm ? s == 1 || s == 2 : s == 0))
-            return dlx__refuse(NULL, "stream=%lld means nothing on this device", s);
+            return DLX__REFUSE(NULL, "stream=%lld means nothing on this device", s);
     }
     if (p->order == NULL)
-        return dlx__refuse(NULL, "%R cannot order streams: pass stream=-1", (PyObject *)p->type);
+        return DLX__REFUSE(NULL, "%R cannot order streams: pass stream=-1", (PyObject *)p->type);
     return p->order(self, (void *)(uintptr_t)s);
 }
 
@@ -331,15 +339,14 @@ static inline PyObject *dlx__dlpack(const dlx_producer *p, PyObject *self, PyObj
     DLTensor t;
     dlx__made *made;
     if (positional != 0) { /* R19 */
-        dlx__fail(NULL, PyExc_TypeError, "__dlpack__ takes keywords only");
+        DLX__MISTAKE(NULL, "__dlpack__ takes keywords only");
         return NULL;
     }
     for (i = 0; i < n; i++) {
         PyObject *name = PyTuple_GetItem(names, i);
         for (k = 0; k < KEYWORDS && PyUnicode_CompareWithASCIIString(name, keywords[k]) != 0;) k++;
         if (k == KEYWORDS) {
-            dlx__fail(NULL, PyExc_TypeError, "__dlpack__ got an unexpected keyword argument %R",
-                      name);
+            DLX__MISTAKE(NULL, "__dlpack__ got an unexpected keyword argument %R", name);
             return NULL;
         }
         given[k] = args[i] != Py_None ? args[i] : NULL;
@@ -351,7 +358,7 @@ static inline PyObject *dlx__dlpack(const dlx_producer *p, PyObject *self, PyObj
     device[1] = (long)t.device.device_id;
     if (given[DEVICE] != NULL && dlx__pair(given[DEVICE], "dl_device", device) < 0) return NULL;
     if (device[0] != (long)t.device.device_type || device[1] != (long)t.device.device_id) {
-        dlx__refuse(NULL, "the tensor is on device (%d, %d), and not moved to (%ld, %ld)",
+        DLX__REFUSE(NULL, "the tensor is on device (%d, %d), and not moved to (%ld, %ld)",
                     (int)t.device.device_type, (int)t.device.device_id, device[0], device[1]);
         return NULL;
     }
@@ -360,7 +367,7 @@ static inline PyObject *dlx__dlpack(const dlx_producer *p, PyObject *self, PyObj
     legacy = version[0] < 1;
     if ((made = dlx__export(p, self, legacy, copy)) == NULL) return NULL;
     capsule = PyCapsule_New(made, legacy ? "dltensor" : "dltensor_versioned", dlx__destroy_capsule);
-    if (capsule == NULL) dlx__delete(made, legacy);
+    if (capsule == NULL) dlx__delete_attached(made, legacy);
     return capsule;
 }
 
@@ -371,7 +378,7 @@ static inline PyObject *dlx__dlpack_device(const dlx_producer *p, PyObject *self
     return Py_BuildValue("(ii)", (int)t.device.device_type, (int)t.device.device_id);
 }
 
-/* ============================== tables ============================== */
+/* ===== tables ===== */
 
 static inline int dlx__from_py(const dlx_producer *p, void *self, DLManagedTensorVersioned **out) {
     dlx__made *made = dlx__export(p, (PyObject *)self, 0, 0);
@@ -383,7 +390,7 @@ static inline int dlx__from_py(const dlx_producer *p, void *self, DLManagedTenso
 static inline int dlx__to_py(const dlx_producer *p, DLManagedTensorVersioned *managed, void **out) {
     PyObject *object;
     if (managed->version.major != DLPACK_MAJOR_VERSION)
-        return dlx__refuse(NULL, "it came as DLPack %u.%u, expected is 1.x",
+        return DLX__REFUSE(NULL, "it came as DLPack %u.%u, expected is 1.x",
                            (unsigned)managed->version.major, (unsigned)managed->version.minor);
     if ((object = p->make(managed)) == NULL) return -1;
     *out = object;
@@ -415,7 +422,7 @@ static inline int dlx__publish(PyTypeObject *type, dlx_producer *p, DLPackExchan
     return 0;
 }
 
-/* ============================== results ============================== */
+/* ===== results ===== */
 
 typedef struct dlx__object { PyObject_HEAD DLManagedTensorVersioned *managed; } dlx__object;
 
@@ -442,9 +449,10 @@ static inline PyObject *dlx_object(DLManagedTensorVersioned *managed) {
         union { void (*function)(PyObject *); void *pointer; } dealloc = {dlx__object_free};
         PyType_Slot slots[] = {{Py_tp_dealloc, NULL}, {0, NULL}};
         PyType_Spec spec = {"dlpack_exchange.Tensor", sizeof(dlx__object), 0, Py_TPFLAGS_DEFAULT,
-                            slots};
+                            NULL};
         PyObject *type;
         slots[0].pfunc = dealloc.pointer;
+        spec.slots = slots;
         type = PyType_FromSpec(&spec);
         if (type == NULL || dlx__object_publish((PyTypeObject *)type) < 0) {
             Py_XDECREF(type);
@@ -452,7 +460,7 @@ static inline PyObject *dlx_object(DLManagedTensorVersioned *managed) {
         }
     }
     if (managed->dl_tensor.strides == NULL && managed->dl_tensor.ndim > 0) {
-        dlx__refuse(NULL, "the tensor has no strides");
+        DLX__REFUSE(NULL, "the tensor has no strides");
         return NULL;
     }
     self = (dlx__object *)PyType_GenericAlloc(dlx__object_producer.type, 0);
@@ -497,13 +505,13 @@ static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
     offer->inner = managed;
     offer->shares = 2;
     failed = api->managed_tensor_to_py_object_no_sync(&offer->shell, &object) != 0;
+    if (failed && !PyErr_Occurred()) DLX__REFUSE(NULL, "to_py failed without an exception");
     if (failed && offer->inner != NULL) { /* once, whatever the library did */
         PyErr_Fetch(&error, &value, &trace);
         dlx__delete_offered(&offer->shell);
         PyErr_Restore(error, value, trace);
     }
     if (DLX__SHARES_LEFT(&offer->shares) == 0) free(offer);
-    if (failed && !PyErr_Occurred()) dlx__refuse(NULL, "to_py failed without an exception");
     return failed ? NULL : (PyObject *)object;
 }
 
@@ -525,37 +533,39 @@ static inline PyObject *dlx__find_from(PyObject *like) {
 
 /* The same, remembered for each type: NumPy's __array_namespace__ imports modules at each call. */
 static inline PyObject *dlx__from(PyObject *like) {
-    DLX__LOCAL struct { PyTypeObject *type; uintptr_t tag; PyObject *from; } cache[8], *slot;
+    typedef struct { PyTypeObject *type; uintptr_t tag; PyObject *from; } entry;
+    DLX__LOCAL entry cache[8];
     PyTypeObject *type = Py_TYPE(like);
-    uintptr_t tag = dlx__tag(type);
-    PyObject *from;
-    slot = &cache[(uintptr_t)type / 64 % 8];
-    if (slot->type != type || slot->tag != tag || tag == 0) {
-        if ((from = dlx__find_from(like)) == NULL) return NULL;
-        Py_XDECREF(slot->from);
-        slot->type = type;
-        slot->tag = DLX__OPAQUE && tag != 1 ? 0 : tag; /* a type that is not held may die */
-        slot->from = from;
+    entry *slot = &cache[(uintptr_t)type / 64 % 8], made = {type, dlx__tag(type), NULL}, old;
+    if (slot->type == type && slot->tag == made.tag && made.tag != 0) {
+        Py_INCREF(slot->from);
+        return slot->from;
     }
-    Py_INCREF(slot->from);
-    return slot->from;
+    if ((made.from = dlx__find_from(like)) == NULL) return NULL;
+    if (made.tag == 0 || made.tag != dlx__tag(type)) return made.from;
+    if (DLX__OPAQUE && made.tag != 1) return made.from; /* a type that is not held may die */
+    old = *slot;
+    *slot = made;
+    Py_INCREF(made.from);
+    Py_XDECREF(old.from);
+    return made.from;
 }
 
 static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObject *like) {
     PyObject *holder, *from, *result = NULL;
-    dlx__type type;
-    if (like != NULL) {
-        if (dlx__lookup(Py_TYPE(like), &type) < 0) {
-            dlx_delete(managed);
-            return NULL;
-        }
-        if (type.api != NULL && type.api->managed_tensor_to_py_object_no_sync != NULL)
-            return dlx__by_to_py(type.api, managed);
+    dlx__type room;
+    const dlx__type *type = like != NULL ? dlx__lookup(Py_TYPE(like), &room) : NULL;
+    if (like != NULL && type == NULL) {
+        dlx_delete(managed);
+        return NULL;
     }
+    if (type != NULL && type->api != NULL && type->api->managed_tensor_to_py_object_no_sync != NULL)
+        return dlx__by_to_py(type->api, managed);
     holder = dlx_object(managed);
     if (holder == NULL) dlx_delete(managed);
     if (holder == NULL || like == NULL) return holder;
-    if ((from = dlx__from(like)) != NULL) result = PyObject_CallFunctionObjArgs(from, holder, NULL);
+    if ((from = dlx__from(like)) != NULL)
+        result = PyObject_CallFunctionObjArgs(from, holder, NULL);
     Py_XDECREF(from);
     Py_DECREF(holder);
     return result;
@@ -573,13 +583,14 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
                                  const int64_t *shape, DLManagedTensorVersioned **out) {
     DLPackManagedTensorAllocator allocate = dlx_cpu_allocate;
     DLTensor t = {NULL, device, ndim, dtype, (int64_t *)(uintptr_t)shape, NULL, 0};
-    dlx__type type;
-    if (dlx__lookup(Py_TYPE(like), &type) < 0) return -1;
-    if (type.api != NULL && type.api->managed_tensor_allocator != NULL)
-        allocate = type.api->managed_tensor_allocator;
+    dlx__type room;
+    const dlx__type *type = dlx__lookup(Py_TYPE(like), &room);
+    if (type == NULL) return -1;
+    if (type->api != NULL && type->api->managed_tensor_allocator != NULL)
+        allocate = type->api->managed_tensor_allocator;
     if (allocate(&t, out, NULL, dlx__set_error) == 0) return 0;
     if (PyErr_Occurred()) return -1;
-    return dlx__refuse(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
+    return DLX__REFUSE(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
 }
 
 #endif

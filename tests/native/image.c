@@ -26,7 +26,7 @@ static PyObject *take_typed(PyObject *module, PyObject *const *xs, Py_ssize_t n)
     Py_ssize_t i;
     (void)module;
     if (n > 8) return PyErr_Format(PyExc_TypeError, "at most 8 arguments");
-    for (i = 0; i < n; i++) wants[i] = want;
+    for (i = 0; i < 8; i++) wants[i] = want;
     if (dlx_borrow_all(xs, wants, n, &on, views) < 0) return NULL;
     dlx_release_all(views, n);
     Py_RETURN_NONE;

@@ -16,6 +16,7 @@ static int await(void *s, int e) { note("await", (long)(intptr_t)s, e); return 0
 #define DLX_EVENT_WAIT(e) note("wait", e, 0)
 #define DLX_EVENT_DESTROY(e) ((void)(e))
 #define DLX_LATE 4
+#include "dlpack_exchange_streams.h"
 #include "dlpack_exchange_producer.h"
 
 typedef struct { PyObject_HEAD int64_t shape[1], strides[1]; int id; } Fake;

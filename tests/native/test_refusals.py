@@ -15,7 +15,7 @@ BIG = 1 << 62
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "negative-ndim": ({"ndim": -1}, "it has -1 dimensions"),
-    "no-shape": ({"shape": None, "ndim": 2}, "it has 2 dimensions, or no shape"),
+    "no-shape": ({"shape": None, "ndim": 2}, "it has 2 dimensions without a shape"),
     "negative-extent": ({"shape": (2, -3)}, "extent 1 is negative: -3"),
     "large-shape": ({"shape": (BIG, BIG), "strides": (0, 0)}, "reach beyond"),
     "large-stride": ({"shape": (3, 3), "strides": (BIG, 1)}, "reach beyond"),
@@ -23,6 +23,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "large-in-bits": ({"shape": (1 << 58,)}, "reach beyond"),
     "null": ({"data": 0}, "it has elements, and no memory: data is "),
     "nearly-null": ({"data": 0, "byte_offset": 16}, "no memory: data is 0x10"),
+    "far-from-null": ({"data": 0, "byte_offset": 8192}, "no memory: data is 0x2000"),
     "no-bits": ({"dtype": (2, 0, 1)}, "dtype code 2 has 0 bits and 1 lanes"),
     "no-lanes": ({"dtype": (2, 32, 0)}, "dtype code 2 has 32 bits and 0 lanes"),
     "float8": ({"dtype": (10, 16, 1)}, "dtype code 10 has 16 bits"),

@@ -1,7 +1,7 @@
 // dlx::view as the argument of functions.
 #include <complex>
 
-#include "dlpack_exchange.h"
+#include "dlpack_exchange.hpp"
 
 template <class F> static PyObject *called(F function) {
     try {

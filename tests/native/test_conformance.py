@@ -1,0 +1,33 @@
+"""`dlx check` on the class of `dlpack_exchange_producer.h` and on `dlx_import`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.extensions import ROOT
+
+
+@pytest.mark.slow
+def test_dlx_check_finds_no_deviation(tmp_path: Path) -> None:
+    """Every row that can be asked is met, and there are many."""
+    report = tmp_path / "report.jsonl"
+    command = [sys.executable, "-m", "dlx_check", "check", "native.checked:target"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    ran = subprocess.run(
+        [*command, "--json", report],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = [json.loads(line) for line in report.read_text().splitlines()]
+    found = Counter(row["status"] for row in rows if "status" in row)
+    assert set(found) <= {"meets", "untestable", "fact"}, found
+    assert found["meets"] > 160
