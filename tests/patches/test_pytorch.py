@@ -122,12 +122,27 @@ def test_each_function_calls_that_of_the_header(checkout: Path) -> None:
         for line in git(checkout, "show", "HEAD", "--", MODULE).splitlines()
         if line.startswith("+ ")
     ]
-    calls = [line for line in added if line.startswith("return torch::utils::")]
+    calls = [
+        line.partition("(")[0] for line in added if line.startswith("return torch::")
+    ]
     assert sorted(calls) == [
-        f"return torch::utils::{template}</*read_only=*/{read_only}>("
+        f"return torch::utils::{template}<{read_only}>"
         for template in sorted(torch_checkout.FUNCTIONS.values())
         for read_only in ("false", "true")
     ]
+
+
+def test_no_line_is_longer_than_torch_formats(checkout: Path) -> None:
+    torch_checkout.commit(checkout)
+    files = (MODULE, torch_checkout.NEW[0])
+    added = [
+        line.removeprefix("+")
+        for line in git(checkout, "show", "HEAD", "--", *files).splitlines()
+        # clang-format leaves a string whole.
+        if line.startswith("+") and not line.startswith("+++") and '"' not in line
+    ]
+    assert added
+    assert [line for line in added if len(line) > torch_checkout.COLUMNS] == []
 
 
 def test_a_checkout_that_has_other_functions_is_left_as_it_was(checkout: Path) -> None:
