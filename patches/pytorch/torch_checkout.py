@@ -25,6 +25,8 @@ FUNCTIONS = {
     "ManagedTensorFromPyObjectNoSync": "managed_tensor_from_py_object_no_sync",
 }
 """The functions of both, and the templates that replace their bodies."""
+COLUMNS = 80
+"""Where torch's clang-format breaks a line."""
 NEGATIVE = """\
 if self.is_neg() and not copy:
     raise BufferError(
@@ -68,12 +70,12 @@ def module(text: str) -> str:
         body = text[first:last]
         for name, template in FUNCTIONS.items():
             head = only(rf"\b{name}\(\s*void\* (\w+),[^()]*\b(\w+)\) {{", body)
-            call = f"torch::utils::{template}</*read_only=*/{read_only}>"
+            call = f"    return torch::utils::{template}<{read_only}>("
+            arguments = f"{head[1]}, {head[2]});"
+            if len(call + arguments) > COLUMNS:
+                call += "\n        "
             end = closing(body, head.end())
-            body = (
-                f"{body[: head.end()]}\n    return {call}(\n        {head[1]}, "
-                f"{head[2]});\n  {body[end:]}"
-            )
+            body = f"{body[: head.end()]}\n{call}{arguments}\n  {body[end:]}"
         text = text[:first] + body + text[last:]
     return included(text)
 

@@ -7,22 +7,37 @@ with those of the patch, which are compiled against its headers.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch_checkout
+from support.documents import ROOT
 from support.optional_libraries import requires
 
 torch = requires("torch")
 
 pytestmark = pytest.mark.slow
 
-HERE = torch_checkout.HERE
+HERE = ROOT / "patches/pytorch"
+
+
+def load(name: str) -> Any:
+    """Import a program by its file: beside it is a folder whose name is torch."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+torch_checkout = load("torch_checkout")
 FATAL = "test_refuses_what_claims_to_be_a_tensor"
 NAMES = [
     each.name
@@ -122,12 +137,27 @@ def test_each_function_calls_that_of_the_header(checkout: Path) -> None:
         for line in git(checkout, "show", "HEAD", "--", MODULE).splitlines()
         if line.startswith("+ ")
     ]
-    calls = [line for line in added if line.startswith("return torch::utils::")]
+    calls = [
+        line.partition("(")[0] for line in added if line.startswith("return torch::")
+    ]
     assert sorted(calls) == [
-        f"return torch::utils::{template}</*read_only=*/{read_only}>("
+        f"return torch::utils::{template}<{read_only}>"
         for template in sorted(torch_checkout.FUNCTIONS.values())
         for read_only in ("false", "true")
     ]
+
+
+def test_no_line_is_longer_than_torch_formats(checkout: Path) -> None:
+    torch_checkout.commit(checkout)
+    files = (MODULE, torch_checkout.NEW[0])
+    added = [
+        line.removeprefix("+")
+        for line in git(checkout, "show", "HEAD", "--", *files).splitlines()
+        # clang-format leaves a string whole.
+        if line.startswith("+") and not line.startswith("+++") and '"' not in line
+    ]
+    assert added
+    assert [line for line in added if len(line) > torch_checkout.COLUMNS] == []
 
 
 def test_a_checkout_that_has_other_functions_is_left_as_it_was(checkout: Path) -> None:

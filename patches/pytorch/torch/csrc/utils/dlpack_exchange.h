@@ -31,8 +31,7 @@ inline void check_dlpack_export(const at::Tensor& tensor) {
     TORCH_CHECK_BUFFER(
         !impl->is_neg(),
         "Can't export tensors with the negative bit set, use tensor.resolve_neg()");
-    TORCH_CHECK_BUFFER(
-        !impl->is_nested(), "Can't export nested tensors");
+    TORCH_CHECK_BUFFER(!impl->is_nested(), "Can't export nested tensors");
   }
   TORCH_CHECK_BUFFER(
       impl->layout() == at::kStrided,
