@@ -48,7 +48,8 @@ RACES = (
 # Tests that more libraries than those of `make test` have a part in.
 WITH_LIBRARIES = (
     "tests/types tests/tensor tests/import tests/adapters tests/exchange tests/classes "
-    "tests/lend tests/convert tests/house/test_examples.py tests/house/test_interop.py "
+    "tests/lend tests/convert tests/native "
+    "tests/house/test_examples.py tests/house/test_interop.py "
     "tests/house/test_readme.py packages/dlx-*/tests/test_*.py "
     "tests/process/test_cycles.py tests/process/test_depth.py "
     "tests/process/test_foreign_calls_failing.py tests/process/test_lifetime.py "
@@ -94,7 +95,7 @@ TASKS = {
     "ci-oldest": Task(
         "the tests about NumPy, torch and tvm-ffi, on the oldest Python",
         HEAVY,
-        ["{pytest} tests/adapters tests/exchange"],
+        ["{pytest} tests/adapters tests/exchange tests/native"],
     ),
     "instructions-check": Task(
         "compare the instructions of the hot paths with the committed counts",
