@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.fake_producers import Producer
+from support.fake_producers import Producer, row_major
 from support.fake_table import not_called, table_class
 
 FLOAT32 = (2, 32, 1)
@@ -18,6 +18,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no-shape": ({"shape": None, "ndim": 2}, "it has 2 dimensions without a shape"),
     "negative-extent": ({"shape": (2, -3)}, "extent 1 is negative: -3"),
     "large-shape": ({"shape": (BIG, BIG), "strides": (0, 0)}, "reach beyond"),
+    "large-product": ({"shape": ((1 << 31) - 1,) * 3}, "reach beyond"),
     "large-stride": ({"shape": (3, 3), "strides": (BIG, 1)}, "reach beyond"),
     "large-down": ({"shape": (3, 3), "strides": (-BIG, -BIG)}, "reach beyond"),
     "large-in-bits": ({"shape": (1 << 58,)}, "reach beyond"),
@@ -65,6 +66,18 @@ def test_an_empty_tensor_needs_no_memory(image: Any, shape: tuple[int, ...]) -> 
     """R93, R99: nor do its strides mean anything."""
     producer = Producer(shape=shape, data=0, strides=[BIG] * len(shape))
     assert image.look(producer, ROW_MAJOR)[1] == shape
+
+
+@pytest.mark.parametrize("shape", [(1 << 20, 1 << 15), (1 << 40,), (2, 1, 1 << 33)])
+def test_a_tensor_of_more_than_two_to_the_31_elements_is_taken(
+    image: Any, shape: tuple[int, ...]
+) -> None:
+    """R109: what is far from the limits of addresses is no overflow."""
+    producer = Producer(shape=shape, dtype=(1, 8, 1))
+    found = image.look(producer, ROW_MAJOR)
+    assert (found[1], found[2]) == (shape, tuple(row_major(shape)))
+    found = image.look(Producer(shape=shape[::-1], strides=row_major(shape)[::-1]))
+    assert found[-2] == (len(shape) == 1)
 
 
 def test_strides_that_are_left_out_are_row_major(image: Any) -> None:

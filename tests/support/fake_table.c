@@ -22,6 +22,12 @@ void delete_versioned(DLManagedTensorVersioned *self) { count(self->manager_ctx)
 
 void delete_legacy(DLManagedTensor *self) { count(self->manager_ctx); }
 
+/* It leaves an exception set, which deleters must not. */
+void delete_with_error(DLManagedTensorVersioned *self) {
+  count(self->manager_ctx);
+  PyErr_SetString(PyExc_ValueError, "the deleter's");
+}
+
 /* A capsule's destructor: calls the deleter while the name is the unused one (R3). */
 void destroy_capsule(PyObject *capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
