@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from support.dlpack_abi import take
+from support.dlpack_abi import managed_in, take
 from support.fake_producers import OldProducer, Producer, Refusing, c_function
 
 
@@ -152,3 +152,11 @@ def test_an_exception_of_a_deleter_is_unraisable(
         image.look(wrong, 0, (2, 32, 1))
     assert (right.deleted, wrong.deleted) == (1, 1)
     assert told == ["the deleter's", "the deleter's"]
+
+
+def test_an_unversioned_capsule_becomes_a_read_only_tensor(image: Any) -> None:
+    """R43: nothing says that it may be written to."""
+    kept = image.import_like(OldProducer(), None)
+    assert managed_in(kept.__dlpack__(max_version=(1, 3))).flags == 1
+    with pytest.raises(BufferError, match="read-only memory"):
+        kept.__dlpack__()
