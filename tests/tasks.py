@@ -95,7 +95,7 @@ TASKS = {
     "ci-oldest": Task(
         "the tests about NumPy, torch and tvm-ffi, on the oldest Python",
         HEAVY,
-        ["{pytest} tests/adapters tests/exchange"],
+        ["{pytest} tests/adapters tests/exchange tests/native"],
     ),
     "instructions-check": Task(
         "compare the instructions of the hot paths with the committed counts",

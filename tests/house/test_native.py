@@ -116,7 +116,8 @@ def built(
 
     def module(name: str) -> Any:
         if name in builders:
-            builders.pop(name)(folder)
+            builders[name](folder)  # skips where what it needs is not installed
+            del builders[name]
             importlib.invalidate_caches()
         return importlib.import_module(name)
 

@@ -73,13 +73,27 @@ static PyObject *run(PyObject *module, PyObject *args) {
     if (dlx_release_after(vs, i, &on) < 0) return NULL;
     return Py_BuildValue("isi", status, text, deleted);
 }
+/* keep(x, stream or None) -> (status, stream, the library's stream): import and delete */
+static PyObject *keep(PyObject *module, PyObject *args) {
+    PyObject *x, *stream;
+    DLManagedTensorVersioned *kept;
+    dlx_stream on = {{(DLDeviceType)0, 0}, NULL, NULL};
+    int status;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &x, &stream)) return NULL;
+    if (stream != Py_None) on.device.device_type = kDLCUDA, on.handle = PyLong_AsVoidPtr(stream);
+    status = dlx_import(x, NULL, &on, &kept);
+    if (status < 0) return NULL;
+    dlx_delete(kept);
+    return Py_BuildValue("iNN", status, PyLong_FromVoidPtr(on.handle), PyLong_FromVoidPtr(on.other));
+}
 static PyObject *pass(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "i|i", &done_until, &fail_next)) return NULL;
     dlx_collect();
     return Py_BuildValue("ii", deleted, dlx__late_count);
 }
-static PyMethodDef functions[] = {{"fake", fake, METH_VARARGS, NULL}, {"run", run, METH_VARARGS, NULL}, {"collect", pass, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"fake", fake, METH_VARARGS, NULL}, {"run", run, METH_VARARGS, NULL}, {"keep", keep, METH_VARARGS, NULL}, {"collect", pass, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "streams", NULL, -1, functions, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit_streams(void) {
     static PyType_Slot slots[] = {{Py_tp_dealloc, __extension__(void *)fake_free}, {0, NULL}};

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
-from support.dlpack_abi import take
-from support.fake_producers import OldProducer, Producer, Refusing
+from support.dlpack_abi import managed_in, take
+from support.fake_producers import OldProducer, Producer, Refusing, c_function
 
 
 def test_the_first_request_is_versioned(image: Any) -> None:
@@ -134,3 +135,28 @@ def test_what_is_no_tensor_is_named_in_a_type_error(image: Any, thing: object) -
         TypeError, match=r"^x: it is of <class .*, expected is a tensor"
     ):
         image.look(thing)
+
+
+def test_an_exception_of_a_deleter_is_unraisable(
+    image: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R5, R9: it neither is the call's, nor replaces the call's."""
+    told: list[str] = []
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda failure: told.append(str(failure.exc_value))
+    )
+    deleter = c_function("delete_with_error")
+    image.look(right := Producer(deleter=deleter), 0, (2, 32, 1))
+    wrong = Producer(dtype=(2, 64, 1), deleter=deleter)
+    with pytest.raises(TypeError, match="dtype is float64, expected is float32"):
+        image.look(wrong, 0, (2, 32, 1))
+    assert (right.deleted, wrong.deleted) == (1, 1)
+    assert told == ["the deleter's", "the deleter's"]
+
+
+def test_an_unversioned_capsule_becomes_a_read_only_tensor(image: Any) -> None:
+    """R43: nothing says that it may be written to."""
+    kept = image.import_like(OldProducer(), None)
+    assert managed_in(kept.__dlpack__(max_version=(1, 3))).flags == 1
+    with pytest.raises(BufferError, match="read-only memory"):
+        kept.__dlpack__()

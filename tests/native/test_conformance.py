@@ -28,6 +28,6 @@ def test_dlx_check_finds_no_deviation(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     rows = [json.loads(line) for line in report.read_text().splitlines()]
-    found = Counter(row["status"] for row in rows if "status" in row)
+    found = Counter(row["result"] for row in rows if row["kind"] == "result")
     assert set(found) <= {"meets", "untestable", "fact"}, found
     assert found["meets"] > 160

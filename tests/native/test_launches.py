@@ -130,3 +130,21 @@ def test_arguments_on_two_devices_are_refused(
         streams.run(xs, None)
     del xs
     assert streams.collect(10**6) == (deleted + 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("on", "found"),
+    [(None, (0, FIRST, 0)), (FIRST, (0, FIRST, 0)), (OTHER, (1, OTHER, FIRST))],
+)
+def test_an_import_says_which_stream_is_to_be_waited_for(
+    streams: Any, on: int | None, found: tuple[int, int, int]
+) -> None:
+    """R80, R141: it waits for none itself."""
+    assert streams.keep(streams.fake(0), on) == found
+
+
+def test_an_import_to_another_device_is_refused(streams: Any) -> None:
+    """R86: a stream is of one device."""
+    with pytest.raises(BufferError, match="it is on cuda:1, and the work on cuda:0"):
+        streams.keep(streams.fake(0, 1), OTHER)
+    assert streams.keep(streams.fake(0, 1), None) == (0, FIRST, 0)

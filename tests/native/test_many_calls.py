@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import tracemalloc
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from support.fake_producers import Producer
 from support.fake_table import table_class
+from support.libc import heap_growth, needs_heap_in_use
 
 MAKE: dict[str, Callable[[], Any]] = {
     "array": lambda: np.ones((3, 4), "f4"),
@@ -50,6 +52,26 @@ def test_nothing_leaks(image: Any, name: str) -> None:
     # A leak of one byte a call shows in every round, noise does not.
     assert min(after - before for before, after in pairwise(sizes)) < 1000
     assert sys.getrefcount(x) == count
+
+
+@needs_heap_in_use
+@pytest.mark.skipif("NATIVE_FLAGS" in os.environ, reason="a sanitizer has its own heap")
+@pytest.mark.parametrize("name", MAKE)
+def test_the_heap_of_c_does_not_grow(image: Any, name: str) -> None:
+    """R8: what the headers allocate themselves, Python does not count."""
+    x = MAKE[name]()
+
+    def once() -> None:
+        kept = image.import_like(x, None)
+        kept.__dlpack__(max_version=(1, 3))
+        kept.__dlpack__(max_version=(1, 3), copy=True)
+        try:
+            image.look(x, 0, (2, 1, 1))
+        except TypeError:
+            return
+        raise AssertionError("it has no elements of one bit")
+
+    assert heap_growth(once, 2000) < 16_000  # 8 bytes a call
 
 
 def test_all_arguments_are_taken_or_none(image: Any) -> None:

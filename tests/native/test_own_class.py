@@ -166,3 +166,10 @@ def test_exports_outlive_the_interpreter() -> None:
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_copy_that_fits_nowhere_is_a_memory_error(image: Any) -> None:
+    """R47, R63: one byte that is repeated is small, and its copy is not."""
+    x = image.import_like(np.broadcast_to(np.uint8(1), (1 << 29, 1 << 28)), None)
+    with pytest.raises(MemoryError):
+        x.__dlpack__(copy=True)

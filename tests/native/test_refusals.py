@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.fake_producers import Producer
+from support.fake_producers import Producer, row_major
 from support.fake_table import not_called, table_class
 
 FLOAT32 = (2, 32, 1)
@@ -18,11 +18,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no-shape": ({"shape": None, "ndim": 2}, "it has 2 dimensions without a shape"),
     "negative-extent": ({"shape": (2, -3)}, "extent 1 is negative: -3"),
     "large-shape": ({"shape": (BIG, BIG), "strides": (0, 0)}, "reach beyond"),
+    "large-product": ({"shape": ((1 << 31) - 1,) * 3}, "reach beyond"),
     "large-stride": ({"shape": (3, 3), "strides": (BIG, 1)}, "reach beyond"),
     "large-down": ({"shape": (3, 3), "strides": (-BIG, -BIG)}, "reach beyond"),
     "large-in-bits": ({"shape": (1 << 58,)}, "reach beyond"),
     "null": ({"data": 0}, "it has elements, and no memory: data is "),
     "nearly-null": ({"data": 0, "byte_offset": 16}, "no memory: data is 0x10"),
+    "next-to-null": ({"data": 16}, "no memory: data is 0x10"),
     "far-from-null": ({"data": 0, "byte_offset": 8192}, "no memory: data is 0x2000"),
     "no-bits": ({"dtype": (2, 0, 1)}, "dtype code 2 has 0 bits and 1 lanes"),
     "no-lanes": ({"dtype": (2, 32, 0)}, "dtype code 2 has 32 bits and 0 lanes"),
@@ -60,11 +62,24 @@ def test_flags_that_change_what_elements_are_are_refused(
     assert producer.deleted == 1
 
 
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 1 << 62, 1 << 62)])
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (0, 1 << 31, 1 << 31)])
 def test_an_empty_tensor_needs_no_memory(image: Any, shape: tuple[int, ...]) -> None:
     """R93, R99: nor do its strides mean anything."""
-    producer = Producer(shape=shape, data=0, strides=[BIG] * len(shape))
-    assert image.look(producer, ROW_MAJOR)[1] == shape
+    for strides in ([BIG] * len(shape), None, row_major(shape)):
+        producer = Producer(shape=shape, data=0, strides=strides)
+        assert image.look(producer, ROW_MAJOR)[1] == shape
+
+
+@pytest.mark.parametrize("shape", [(1 << 20, 1 << 15), (1 << 40,), (2, 1, 1 << 33)])
+def test_a_tensor_of_more_than_two_to_the_31_elements_is_taken(
+    image: Any, shape: tuple[int, ...]
+) -> None:
+    """R109: what is far from the limits of addresses is no overflow."""
+    producer = Producer(shape=shape, dtype=(1, 8, 1))
+    found = image.look(producer, ROW_MAJOR)
+    assert (found[1], found[2]) == (shape, tuple(row_major(shape)))
+    found = image.look(Producer(shape=shape[::-1], strides=row_major(shape)[::-1]))
+    assert found[-2] == (len(shape) == 1)
 
 
 def test_strides_that_are_left_out_are_row_major(image: Any) -> None:

@@ -154,3 +154,10 @@ def test_what_is_given_away_is_not_kept(image: Any) -> None:
     del results
     gc.collect()
     assert sys.getrefcount(x) == count
+
+
+def test_an_allocator_may_speak_while_it_is_detached(image: Any) -> None:
+    """R135, R136: what it says is the exception."""
+    x = with_entry(ALLOCATE, "fail_detached")(shape=(2, 3))
+    with pytest.raises(MemoryError, match="MemoryError: there is none"):
+        image.scale(x, 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -31,6 +33,7 @@ def extension(name: str, *flags: str) -> ModuleType:
     [source] = (ROOT / "tests" / "native").glob(f"{name}.c*")
     compiler = ["cc", "-std=c99"] if source.suffix == ".c" else ["c++", "-std=c++17"]
     command = [*compiler, "-O1", "-shared", "-fPIC", *WARNINGS, *flags]
+    command += shlex.split(os.environ.get("NATIVE_FLAGS", ""))  # tests/sanitizers/asan
     command += [f"-I{ROOT / 'include'}"]
     for folder in FOLDERS:
         command += ["-isystem", folder]

@@ -6,6 +6,8 @@
 typedef struct _object PyObject;
 extern PyObject *PyExc_BufferError;
 extern PyObject *PyExc_ValueError;
+extern void *PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void *state);
 extern void PyErr_SetString(PyObject *type, const char *message);
 extern int PyCapsule_IsValid(PyObject *capsule, const char *name);
 extern void *PyCapsule_GetPointer(PyObject *capsule, const char *name);
@@ -19,6 +21,12 @@ static void count(void *manager_ctx) {
 void delete_versioned(DLManagedTensorVersioned *self) { count(self->manager_ctx); }
 
 void delete_legacy(DLManagedTensor *self) { count(self->manager_ctx); }
+
+/* It leaves an exception set, which deleters must not. */
+void delete_with_error(DLManagedTensorVersioned *self) {
+  count(self->manager_ctx);
+  PyErr_SetString(PyExc_ValueError, "the deleter's");
+}
 
 /* A capsule's destructor: calls the deleter while the name is the unused one (R3). */
 void destroy_capsule(PyObject *capsule) {
@@ -43,6 +51,16 @@ int fail_with_buffer_error(void) {
 
 int fail_with_value_error(void) {
   PyErr_SetString(PyExc_ValueError, "fake value error");
+  return -1;
+}
+
+/* An allocator that lets other threads run while it says what is wrong. */
+int fail_detached(DLTensor *prototype, DLManagedTensorVersioned **out, void *context,
+                  void (*set_error)(void *, const char *, const char *)) {
+  void *state = PyEval_SaveThread();
+  (void)prototype, (void)out;
+  set_error(context, "MemoryError", "there is none");
+  PyEval_RestoreThread(state);
   return -1;
 }
 

@@ -50,7 +50,7 @@ def test_a_closed_handle_is_told_before_attach_and_harms_nothing_after() -> None
         t = dlx.attach(data)
         ask(process)
         assert t.tolist() == [0, 1, 2]
-        with pytest.raises(BufferError, match="closed; keep it, or send it pickled"):
+        with pytest.raises(BufferError, match="was closed, or no variable held it"):
             dlx.attach(data)
 
 
