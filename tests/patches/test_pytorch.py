@@ -45,7 +45,7 @@ def outcomes() -> Outcomes:
     compiler = os.environ.get("CXX", "c++").split()[0]
     if shutil.which(compiler) is None and os.environ.get("DLX_REQUIRE_HEAVY") != "1":
         pytest.skip("there is no compiler of C++")
-    command = [sys.executable, HERE / "torch_extension.py", "suite"]
+    command = [sys.executable, str(HERE / "torch_extension.py"), "suite"]
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: Outcomes = json.loads(ran.stdout)
     return found
