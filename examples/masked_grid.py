@@ -14,7 +14,7 @@ import pickle
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import dlx
-import jax.numpy as jnp
+import jax
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -151,7 +151,11 @@ def relu(values: Any) -> Any:
     return torch.relu(values)
 
 
-cumulative = dlx.bridge(jnp)(jnp.cumsum)
+@dlx.bridge("jax.numpy")
+def cumulative(values: Any) -> Any:
+    """Return the sums of all elements so far, by JAX."""
+    return jax.numpy.cumsum(values)
+
 
 _libc = ctypes.CDLL(None)
 _libc.memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -177,7 +181,7 @@ def main() -> None:
     print(
         np.asarray(grid).sum(),
         torch.from_dlpack(grid).sum(),
-        dlx.convert(grid, jnp).sum(),
+        dlx.convert(grid, "jax").sum(),
     )
     functions: list[Any] = [steepness, relu, cumulative]
     for function in functions:

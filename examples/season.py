@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, cast
 
 import dlx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -131,7 +130,7 @@ def main() -> None:
 
     smooth_torch: Any = weekly(hires, 21)
     smooth_jax: Any = weekly(expected, width=21)
-    error = float(jnp.abs(smooth_jax - dlx.convert(smooth_torch, jax)).mean())
+    error = float(jax.numpy.abs(smooth_jax - dlx.convert(smooth_torch, jax)).mean())
 
     result = table.with_columns(
         pl.Series("expected", dlx.convert(expected, np)),

@@ -2,9 +2,9 @@
 
     python patches/pytorch/torch_checkout.py CHECKOUT
 
-The commit is `message.txt`, the files in `torch` and `test`, and the edits below. They
-go by name, and hold no line of PyTorch's: a checkout in which a name is not found once
-is left as it was. The names are those of 2.15.0 (d0f2af8b66b2), as the symbols of its
+The commit is `message.txt`, the files in `new`, and the edits below. These go by name,
+and hold no line of PyTorch's: a checkout in which a name is not found once is left as
+it was. The names are those of 2.15.0 (d0f2af8b66b2), as the symbols of its
 libtorch_python.so have them.
 """
 
@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NEW = ("torch/csrc/utils/dlpack_exchange.h", "test/test_dlpack_exchange.py")
+NEW = HERE / "new"
+HEADER = "torch/csrc/utils/dlpack_exchange.h"
+SUITE = "test/test_dlpack_exchange.py"
 STRUCTS = {"TorchDLPackExchangeAPI": "false", "TorchConstDLPackExchangeAPI": "true"}
 """The tables, and whether what they export is read-only."""
 FUNCTIONS = {
@@ -55,10 +57,10 @@ def closing(text: str, start: int) -> int:
 
 def included(text: str) -> str:
     """Include the new header, in the order of the alphabet."""
-    name = Path(NEW[0]).name
+    name = Path(HEADER).name
     for line in re.finditer(r"^#include <torch/csrc/utils/(.+)>\n", text, re.M):
         if line[1] > name:
-            return f"{text[: line.start()]}#include <{NEW[0]}>\n{text[line.start() :]}"
+            return f"{text[: line.start()]}#include <{HEADER}>\n{text[line.start() :]}"
     raise ValueError("no header of torch/csrc/utils is included")
 
 
@@ -102,7 +104,7 @@ def commit(checkout: Path) -> Path:
         return ran.stdout.strip()
 
     files = {name: edit((checkout / name).read_text()) for name, edit in EDITS.items()}
-    files |= {name: (HERE / name).read_text() for name in NEW}
+    files |= {name: (NEW / name).read_text() for name in (HEADER, SUITE)}
     for name, text in files.items():
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(text)

@@ -2,9 +2,10 @@
 
     python patches/pytorch/torch_extension.py suite|cost|count
 
-`suite` runs `test/test_dlpack_exchange.py` with the installed functions and with the
-patched ones, and prints as JSON what failed in each test. `cost` prints nanoseconds,
-`count` instructions, which valgrind counts; each of one call that exports a tensor.
+`suite` runs `new/test/test_dlpack_exchange.py` with the installed functions and with
+the patched ones, and prints as JSON what failed in each test. `cost` prints
+nanoseconds, `count` instructions, which valgrind counts; each of one call that exports
+a tensor.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def compile_into(folder: Path) -> None:
     # As torch itself is compiled.
     command = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++20", "-O2"]
     command += ["-DNDEBUG", "-shared", "-fPIC", "-fvisibility-inlines-hidden"]
-    command += ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", f"-I{HERE}"]
+    command += ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
+    command += [f"-I{torch_checkout.NEW}"]
     for path in (root / "include", sysconfig.get_path("include")):
         command += ["-isystem", str(path)]
     command += [str(source), "-o", str(folder / "extension.so")]
@@ -83,18 +85,20 @@ def loaded(folder: Path) -> ctypes.PyDLL:
     return library
 
 
-def dunder_dlpack() -> Any:
-    """Return `Tensor.__dlpack__` out of the edited `torch/_tensor.py`."""
-    own: Any = importlib.import_module("torch._tensor")
-    tree = ast.parse(torch_checkout.tensor(Path(own.__file__).read_text()))
-    (function,) = (
+def edit_dunder_dlpack() -> None:
+    """Let `Tensor.__dlpack__` do what the edited `torch/_tensor.py` says."""
+    # The function stays the same object, by which ReadOnlyTensorWrapper knows it.
+    function: Any = torch.Tensor.__dlpack__
+    path = function.__code__.co_filename
+    tree = ast.parse(torch_checkout.tensor(Path(path).read_text()))
+    (edited,) = (
         each
         for each in ast.walk(tree)
         if isinstance(each, ast.FunctionDef) and each.name == "__dlpack__"
     )
-    names = dict(vars(own))
-    exec(compile(ast.Module([function], []), own.__file__, "exec"), names)
-    return names["__dlpack__"]
+    names = dict(function.__globals__)
+    exec(compile(ast.Module([edited], []), path, "exec"), names)
+    function.__code__ = names["__dlpack__"].__code__
 
 
 def install(library: ctypes.PyDLL) -> None:
@@ -109,7 +113,7 @@ def install(library: ctypes.PyDLL) -> None:
     for read_only, cls in enumerate(CLASSES):
         table = library.patched(installed(cls), read_only)
         cls.__dlpack_c_exchange_api__ = new(table, NAME, None)
-    torch.Tensor.__dlpack__ = dunder_dlpack()
+    edit_dunder_dlpack()
 
 
 def outcomes(left_out: str = "") -> dict[str, str]:
@@ -122,8 +126,9 @@ def outcomes(left_out: str = "") -> dict[str, str]:
         skipIfTorchDynamo=lambda reason: lambda cls: cls,
     )
     sys.modules[common.__name__] = common
-    sys.path.insert(0, str(HERE / "test"))
-    cls = importlib.import_module("test_dlpack_exchange").TestDLPackExchange
+    suite = torch_checkout.NEW / torch_checkout.SUITE
+    sys.path.insert(0, str(suite.parent))
+    cls = importlib.import_module(suite.stem).TestDLPackExchange
     found = {}
     for name in unittest.defaultTestLoader.getTestCaseNames(cls):
         if name != left_out:

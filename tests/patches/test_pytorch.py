@@ -7,46 +7,34 @@ with those of the patch, which are compiled against its headers.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.documents import ROOT
+import torch_checkout
 from support.optional_libraries import requires
 
 torch = requires("torch")
 
 pytestmark = pytest.mark.slow
 
-HERE = ROOT / "patches/pytorch"
-
-
-def load(name: str) -> Any:
-    """Import a program by its file: beside it is a folder whose name is torch."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-torch_checkout = load("torch_checkout")
+HERE = torch_checkout.HERE
+SUITE = torch_checkout.NEW / torch_checkout.SUITE
 FATAL = "test_refuses_what_claims_to_be_a_tensor"
 NAMES = [
     each.name
-    for each in ast.walk(ast.parse((HERE / torch_checkout.NEW[1]).read_text()))
+    for each in ast.walk(ast.parse(SUITE.read_text()))
     if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
 ]
 REFUSED = [name for name in NAMES if "_refuses_" in name]
 UNCHANGED = [name for name in NAMES if name not in REFUSED]
 MODULE, TENSOR = (Path(name) for name in torch_checkout.EDITS)
+
+TORCH = Path(str(torch.__file__)).parent
 
 Outcomes = dict[str, dict[str, str]]
 
@@ -71,7 +59,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@example.org")
     sources = {
         MODULE: HERE / "extension.cpp",
-        TENSOR: Path(str(torch.__file__)).parent / "_tensor.py",
+        TENSOR: TORCH / "_tensor.py",
     }
     for name, source in sources.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +104,7 @@ def test_the_installed_torch_has_the_functions_by_name(
     struct: str, function: str
 ) -> None:
     symbol = f"_ZN{len(struct)}{struct}{len(function)}{function}E"
-    library = Path(str(torch.__file__)).parent / "lib/libtorch_python.so"
+    library = TORCH / "lib/libtorch_python.so"
     assert symbol.encode() in library.read_bytes()
 
 
@@ -127,7 +115,8 @@ def test_the_file_is_what_git_applies(checkout: Path) -> None:
     git(checkout, "am", "--quiet", file)
     assert git(checkout, "rev-parse", "HEAD^{tree}") == patched
     changed = git(checkout, "diff", "--name-only", "HEAD^").split()
-    assert changed == sorted([*map(str, torch_checkout.EDITS), *torch_checkout.NEW])
+    new = [torch_checkout.HEADER, torch_checkout.SUITE]
+    assert changed == sorted([*torch_checkout.EDITS, *new])
 
 
 def test_each_function_calls_that_of_the_header(checkout: Path) -> None:
@@ -149,7 +138,7 @@ def test_each_function_calls_that_of_the_header(checkout: Path) -> None:
 
 def test_no_line_is_longer_than_torch_formats(checkout: Path) -> None:
     torch_checkout.commit(checkout)
-    files = (MODULE, torch_checkout.NEW[0])
+    files = (MODULE, torch_checkout.HEADER)
     added = [
         line.removeprefix("+")
         for line in git(checkout, "show", "HEAD", "--", *files).splitlines()

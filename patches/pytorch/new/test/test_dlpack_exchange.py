@@ -7,6 +7,7 @@ import warnings
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.testing._internal.common_utils import (
     run_tests,
     skipIfTorchDynamo,
@@ -185,6 +186,10 @@ class TestDLPackExchange(TestCase):
     def test_refuses_bits(self):
         self.refuses(torch.empty(3, dtype=torch.bits8), "not supported by dlpack")
 
+    def test_refuses_bcomplex32(self):
+        x = torch.empty(3, dtype=torch.bcomplex32)
+        self.refuses(x, "not supported by dlpack")
+
     def test_refuses_meta(self):
         self.refuses(torch.empty(3, device="meta"), "memory")
 
@@ -196,6 +201,11 @@ class TestDLPackExchange(TestCase):
 
     def test_refuses_a_view_of_fake(self):
         self.refuses(FakeTensorMode().from_tensor(torch.ones(3))[1:], "memory")
+
+    def test_refuses_fake_of_symbolic_shape(self):
+        x = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(torch.ones(3))
+        self.assertIsInstance(x.shape[0], torch.SymInt)
+        self.refuses(x, "memory")
 
     def test_refuses_a_wrapper_subclass(self):
         self.refuses(Wrapper(torch.ones(3)), "memory")
@@ -266,6 +276,28 @@ class TestDLPackExchange(TestCase):
     def test_exports_detached(self):
         self.exports(torch.ones(3, requires_grad=True).detach())
         self.exports(torch.nn.Parameter(torch.ones(3), requires_grad=False))
+
+    def test_exports_what_requires_grad_while_nothing_is_recorded(self):
+        x = torch.nn.Parameter(torch.ones(3))
+        with torch.no_grad():
+            self.exports(x)
+        with torch.inference_mode():
+            self.exports(x)
+
+    def test_exports_what_requires_grad_in_the_forward_of_a_function(self):
+        class Function(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                self.assertTrue(x.requires_grad)
+                self.exports(x)
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2
+
+        x = torch.ones(3, requires_grad=True)
+        self.assertTrue(Function.apply(x).requires_grad)
 
     def test_exports_inference(self):
         with torch.inference_mode():

@@ -3,6 +3,7 @@
 // How torch.Tensor.__dlpack_c_exchange_api__ exports tensors.
 
 #include <ATen/DLConvertor.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils.h>
@@ -13,11 +14,13 @@ namespace torch::utils {
 //
 // Who reads the table is compiled, and hands the address to a kernel: nothing
 // between here and there looks at the tensor. So also refused is a tensor with
-// elements but without memory, whose address is its offset from NULL.
+// elements but without memory, whose address is its offset from NULL. But the
+// kernel may be what a torch.autograd.Function calls, or run on the parameters
+// of a model under no_grad: where operators record nothing, nothing is lost.
 inline void check_dlpack_export(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   TORCH_CHECK_BUFFER(
-      !impl->requires_grad(),
+      !impl->requires_grad() || !at::GradMode::is_enabled(),
       "Can't export tensors that require gradient, use tensor.detach()");
   // One test of the keys, for what no plain tensor has.
   constexpr c10::DispatchKeySet unusual(
