@@ -145,7 +145,8 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!numpy::lacks_numbers(x) && is_of_tensors(x)?)
 }
 
-fn is_of_tensors(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// As [`is_tensor`], by the class alone: also for arrays of strings, which a kernel is not given.
+pub(crate) fn is_of_tensors(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if let Some(Way::Table(..) | Way::Numpy | Way::Jax) = cache::noted(x) {
         return Ok(true);
     }

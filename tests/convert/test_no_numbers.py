@@ -61,3 +61,10 @@ def test_one_alone_is_refused(labels: Any) -> None:
     """docs/convert.md: who asks for its conversion is told what it holds."""
     with pytest.raises(BufferError, match="elements of type"):
         dlx.convert(labels, dlx.Tensor)
+
+
+def test_a_kernel_is_not_given_one(labels: Any) -> None:
+    """docs/launcher.md, "Arguments": NumPy arrays are tensors, whatever they hold."""
+    launch: Any = dlx.launcher(lambda x: x)
+    with pytest.raises(BufferError, match="elements of type"):
+        launch(labels)

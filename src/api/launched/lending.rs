@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use super::Launched;
 use crate::abi::DLDevice;
-use crate::api::from_dlpack::is_tensor;
+use crate::api::from_dlpack::is_of_tensors;
 use crate::api::loan::Loan;
 use crate::api::writing;
 use crate::cpython::boundary::counted;
@@ -256,5 +256,5 @@ fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if Table::is_absent(&class) && lacks(&class, &[intern!(py, "__dlpack__"), interface]) {
         return Ok(false);
     }
-    Ok(is_tensor(x)? || class.hasattr(interface)?)
+    Ok(is_of_tensors(x)? || class.hasattr(interface)?)
 }
