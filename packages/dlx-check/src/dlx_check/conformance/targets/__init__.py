@@ -185,7 +185,7 @@ TARGETS = (
         type="mx.array",
         tensors={
             "strided": "mx.arange(1., 13.)[::2]",
-            "broadcast": "mx.broadcast_to(mx.array(1.), 6)",
+            "broadcast": "mx.broadcast_to(mx.array(1.), (6,))",
             "negative": "mx.arange(1., 7.)[::-1]",
         },
         view="lambda x: x[1:]",
