@@ -122,6 +122,48 @@ def test_what_the_target_cannot_import_is_cast_before(
     assert made.tolist() == np.asarray(x).astype(made.dtype.name).tolist()
 
 
+@pytest.mark.parametrize("to", ["numpy", "dlx", "torch"])
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.array(["1", "2"]),
+        np.array(["2026-11-28"], "M8[D]"),
+        np.array([1, "2"], object),
+        np.ma.masked_array([1.0, 2.0], [False, True]),
+    ],
+    ids=["str", "datetime64", "object", "masked"],
+)
+def test_what_is_refused_for_more_than_its_dtype_is_not_cast(x: Any, to: str) -> None:
+    """docs/convert.md: NumPy would read strings, count days, and drop the mask."""
+    requires(to)
+    for dtype in "float32", "int64":
+        with pytest.raises(BufferError):
+            dlx.convert(x, to, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64", {"float32": "int8"}])
+def test_a_cast_loses_no_gradient(dtype: Any) -> None:
+    """R61: torch's cast to an integer records none."""
+    torch = requires("torch")
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(BufferError, match="requires grad"):
+        dlx.convert(x, np, dtype=dtype)
+    assert dlx.convert(x, np, dtype=dtype, detach=True).tolist() == [1, 1, 1]
+
+
+def test_a_mapping_asks_for_the_dtype_of_the_elements() -> None:
+    """An attribute of that name may say something else."""
+
+    class Lying(dlx.ExchangeMixin, exchange="data"):
+        dtype = "float64"
+
+        def __init__(self) -> None:
+            self.data = np.ones(2, "float32")
+
+    assert dlx.convert(Lying(), np, dtype={"float64": "int8"}).dtype == "float32"
+    assert dlx.convert(Lying(), np, dtype={"float32": "int8"}).dtype == "int8"
+
+
 def test_a_cast_before_the_conversion_drops_no_imaginary_parts() -> None:
     """Array API, `astype`: which leaves that undefined."""
     requires("torch")

@@ -84,6 +84,21 @@ def _cast(made: Any, dtype: DType, copy: bool | None) -> Any:
     return result
 
 
+def _is_castable(x: Any, detach: bool) -> bool:
+    """Whether nothing but its dtype can be why ``x`` was refused.
+
+    So it is if dlx imports it, or if it is a plain array of numbers that DLPack lacks. A
+    cast would read strings as numbers, count dates, or lose a mask or a gradient.
+    """
+    try:
+        _core.convert(x, _core.Tensor, detach=detach)
+    except BufferError:
+        numpy = sys.modules.get("numpy")
+        plain = [getattr(numpy, name, None) for name in ("ndarray", "memmap")]
+        return type(x) in plain and x.dtype.kind in "biufc"
+    return True
+
+
 def _at_source(x: Any, dtype: DType) -> Any:
     """Return what the library of ``x`` makes of it, else NumPy; None if neither can."""
     takes: list[Callable[[], Any]] = [lambda: x, lambda: _core.convert(x, "numpy")]
@@ -111,14 +126,17 @@ def convert(
     how["share_readonly"] = share_readonly
     if isinstance(dtype, Mapping):
         casts = {DType(of): to for of, to in dtype.items()}
-        dtype = casts.get(_dtype(x))
+        # The elements' own, whatever an attribute says.
+        dtype = casts.get(_core.convert(x, _core.Tensor, detach=detach).dtype)
         if dtype is None:
             return _core.convert(x, to, **how)
     dtype = DType(dtype)
     try:
         return _cast(_core.convert(x, to, **how), dtype, copy)
     except BufferError as refused:
-        if copy is False or (own := _at_source(x, dtype)) is None:
+        if copy is False or not _is_castable(x, detach):
+            raise
+        if (own := _at_source(x, dtype)) is None:
             raise
         # An instance keeps what it says of itself.
         like = x if to is type(x) else to
