@@ -180,23 +180,25 @@ def test_a_function_of_numpy_arrays_is_bridged_as_the_page_shows(
 
 @pytest.mark.parametrize("name", CONVERTERS)
 @pytest.mark.parametrize(
-    "out",
+    "make",
     [
-        pytest.param(np.zeros(3), id="another-dtype"),
-        pytest.param(np.zeros(6, "float32")[::2], id="gaps"),
-        pytest.param(np.zeros(2, "float32"), id="too-short"),
-        pytest.param(np.broadcast_to(np.float32(0), 3), id="read-only"),
+        pytest.param(lambda: np.zeros(3), id="another-dtype"),
+        pytest.param(lambda: np.zeros(6, "float32")[::2], id="gaps"),
+        pytest.param(lambda: np.zeros(2, "float32"), id="too-short"),
+        pytest.param(lambda: np.broadcast_to(np.float32(0), 3), id="read-only"),
     ],
 )
 def test_an_out_that_does_not_fit_is_refused_and_not_written(
-    built: Callable[[str], Any], name: str, out: np.ndarray[Any, Any]
+    built: Callable[[str], Any], name: str, make: Callable[[], Any]
 ) -> None:
     """What the page says of `noconvert()`, and of PyO3's and Cython's checks."""
-    scale = built(name).scale
+    scale, out = built(name).scale, make()
     if name == "scale_pyo3" and out.strides == (8,) and out.dtype == "float32":
         scale(np.ones(3, "float32"), out, 2)  # copies to any strides
         assert out.tolist() == [2, 2, 2]
         return
     with pytest.raises((BufferError, IndexError, TypeError, ValueError)):
         scale(np.ones(3, "float32"), out, 2)
-    assert set(out.tolist()[2:]) <= {0}
+    # Cython looks at each index when it comes to it.
+    written = 2 if name == "scale_cython" and out.shape == (2,) else 0
+    assert np.count_nonzero(out) == written

@@ -9,6 +9,7 @@ import gc
 import inspect
 import operator
 import pickle
+import sys
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -184,10 +185,15 @@ def test_a_position_beyond_the_argtypes_is_refused(options: Any) -> None:
         dlx.launcher(copies(), **options)
 
 
-def test_a_function_without_argtypes_is_refused() -> None:
+def test_a_function_without_argtypes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """ctypes: without them an int is a C int, which has no room for an address."""
+    monkeypatch.setitem(sys.modules, "_ctypes", None)  # a name says nothing of it
     with pytest.raises(TypeError, match=r"memmove has no argtypes.*set them first"):
         dlx.launcher(ctypes.CDLL(None).memmove)
+    with pytest.raises(TypeError, match="memmove has no argtypes"):
+        dlx.launcher(functools.partial(ctypes.CDLL(None).memmove))
     tensors = dlx.launcher(ctypes.CDLL(None).memmove, give="tensor")
     assert repr(tensors) == "<dlx.launcher of memmove>"
 

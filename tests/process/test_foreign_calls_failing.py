@@ -22,6 +22,7 @@ PROTOCOLS = list(failing_protocol_steps.STEPS)
 WELL = ("raises", "refuses", "is interrupted")
 EXPORT = "managed_tensor_from_py_object_no_sync"
 VIEW = "dltensor_from_py_object_no_sync"
+IMPORT = "managed_tensor_to_py_object_no_sync"
 
 
 def attempts(found: Answers) -> list[tuple[str, str, dict[str, Any]]]:
@@ -139,11 +140,12 @@ def wrong_in_torch(step: str, found: Answers) -> list[str]:
     said_of = []
     for name, how, said in attempts(found):
         texts = unclean(said)
-        # Where the target refuses, `dtype=` casts at the source, and tries once more.
-        falls_back = name in (EXPORT, VIEW) or step == "convert with a dtype"
         if how in WELL:
-            texts.append(misreported(said, how, asked_again=falls_back))
+            texts.append(misreported(said, how, asked_again=name in (EXPORT, VIEW)))
         elif not how.startswith("reports"):
+            # Where the target's table has failed, `dtype=` casts before, and repeats.
+            cast_before = (step, name) == ("convert with a dtype", IMPORT)
+            falls_back = name in (EXPORT, VIEW) or cast_before
             texts.append(unnoticed(said, falls_back=falls_back))
         said_of += [f"{name} {how}: {text}" for text in texts if text]
     return said_of

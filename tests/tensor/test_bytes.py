@@ -320,3 +320,17 @@ def test_bad_arguments_are_errors(
     """`help(dlx.from_buffer)`: the exceptions that it lists."""
     with pytest.raises(error):
         dlx.from_buffer(*arguments, **options)
+
+
+@pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3), np.arange(6)[::-2]])
+def test_the_bytes_are_those_of_the_elements_in_row_major_order(
+    array: np.ndarray[Any, Any],
+) -> None:
+    """`help(dlx.Tensor.tobytes)`: whatever the strides are."""
+    assert dlx.from_dlpack(array).tobytes() == array.tobytes()
+    assert dlx.from_dlpack(array.T).tobytes() == array.T.tobytes()
+
+
+def test_memory_on_a_device_has_no_bytes() -> None:
+    with pytest.raises(BufferError, match="cuda"):
+        dlx.from_pointer(4096, (2, 3), "float32", device="cuda:0").tobytes()

@@ -74,20 +74,6 @@ def test_every_public_attribute_is_tabled_here() -> None:
     assert public == ATTRIBUTES.keys() | methods
 
 
-@pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3), np.arange(6)[::-2]])
-def test_the_bytes_are_those_of_the_elements_in_row_major_order(
-    array: np.ndarray[Any, Any],
-) -> None:
-    """`help(dlx.Tensor.tobytes)`: whatever the strides are."""
-    assert dlx.from_dlpack(array).tobytes() == array.tobytes()
-    assert dlx.from_dlpack(array.T).tobytes() == array.T.tobytes()
-
-
-def test_memory_on_a_device_has_no_bytes() -> None:
-    with pytest.raises(BufferError, match="cuda"):
-        cuda().tobytes()
-
-
 def test_extents_are_plain_ints() -> None:
     """The stub: `tuple[int, ...]`."""
     tensor = strided()

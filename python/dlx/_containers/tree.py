@@ -85,10 +85,7 @@ def convert_tree(
         raise
 
 
-_AS_IT_IS = {
-    **dict.fromkeys(("device", "copy", "dtype")),
-    **dict.fromkeys(("detach", "share_readonly"), False),
-}
+_AS_IT_IS = dict(device=None, copy=None, dtype=None, detach=False, share_readonly=False)
 
 
 def _converting(to: Any, how: dict[str, Any]) -> Callable[[Any], Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Mapping
 from inspect import Parameter
 from operator import attrgetter
@@ -45,9 +44,10 @@ def launched(
                 f"{function!r} is a {kind} function, which runs after its call, when "
                 "the tensors are given back; expected a function that launches"
             )
-    if give == "address" and _is_of_ctypes(function) and function.argtypes is None:
+    foreign = _of_ctypes(function)
+    if give == "address" and foreign is not None and foreign.argtypes is None:
         raise TypeError(
-            f"{_name(function)} has no argtypes, so ctypes would pass addresses as "
+            f"{_name(foreign)} has no argtypes, so ctypes would pass addresses as "
             "32-bit ints; set them first, as [ctypes.c_void_p, ...]"
         )
     parameters = _Parameters(function)
@@ -79,10 +79,13 @@ def launched(
     )
 
 
-def _is_of_ctypes(function: Any) -> bool:
-    """Whether a function is one that ctypes has loaded."""
-    base = getattr(sys.modules.get("_ctypes"), "CFuncPtr", ())
-    return isinstance(function, base)
+def _of_ctypes(function: Any) -> Any:
+    """Return the function of ctypes that is called, known by its base, or None."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    bases = {(base.__module__, base.__name__) for base in type(function).__mro__}
+    is_loaded = bases & {("_ctypes", "CFuncPtr"), ("_ctypes", "PyCFuncPtr")}
+    return function if is_loaded else None
 
 
 _MOST = 255  # arguments that a position may name
@@ -146,6 +149,16 @@ for _each in (
     setattr(_Launched, _each, vars(_Attributes)[_each])
 
 
+def _signature(function: Any) -> list[Parameter] | None:
+    """Return the parameters; None of a function of C that does not say them."""
+    if _of_ctypes(function) is not None:
+        return None  # From Python 3.13 on, all of them have the same.
+    try:
+        return [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return None
+
+
 class _Parameters:
     """The parameters of a function, numbered for `launched_type`.
 
@@ -155,15 +168,12 @@ class _Parameters:
     def __init__(self, function: Any) -> None:
         self.function = function
         self.expected, self.most = "the name of one, or its position", _MOST
-        try:
-            if _is_of_ctypes(function):  # From Python 3.13 on, each has the same one.
-                raise TypeError
-            found = [*inspect.signature(function).parameters.values()]
-        except (TypeError, ValueError):  # C functions, as of ctypes, have none
+        found = _signature(function)
+        if found is None:
             found = [Parameter("args", Parameter.VAR_POSITIONAL)]
             self.expected = "a position, because it has no signature"
-            if _is_of_ctypes(function):
-                self.most = len(function.argtypes or ())
+            if _of_ctypes(function) is function and function.argtypes is not None:
+                self.most = len(function.argtypes)
                 self.expected = f"a position below {self.most}, that of its argtypes"
         kinds = {p.name: p.kind for p in found}
         self.others = {

@@ -87,8 +87,8 @@ def _cast(made: Any, dtype: DType, copy: bool | None) -> Any:
 def _is_castable(x: Any, detach: bool) -> bool:
     """Whether nothing but its dtype can be why ``x`` was refused.
 
-    So it is if dlx imports it, or if it is a plain array of numbers that DLPack lacks. A
-    cast would read strings as numbers, count dates, or lose a mask or a gradient.
+    So it is if dlx imports it, or if it is a plain array of numbers that DLPack lacks.
+    A cast would read strings as numbers, count dates, or lose a mask or a gradient.
     """
     try:
         _core.convert(x, _core.Tensor, detach=detach)

@@ -216,6 +216,11 @@ def no_tensor() -> Target:
     return _numpy("take", tensors={"strided": "3"})
 
 
+def class_for_tensor() -> Target:
+    """Return a target with the class in place of a tensor."""
+    return _numpy("take", tensors={"strided": "np.ndarray"})
+
+
 def wrong_name() -> Target:
     """Return a target whose name leads out of a folder."""
     return replace(_numpy("take"), name="../hostile")

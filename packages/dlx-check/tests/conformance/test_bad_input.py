@@ -177,6 +177,7 @@ def test_options_that_make_no_sense_are_refused(
     [
         ("raising_kind", "producer.read-only.flag", "tensors['read-only'] raises"),
         ("no_tensor", "producer.kind.strided", "tensors['strided'] is 3, which is no"),
+        ("class_for_tensor", "producer.kind.strided", "ndarray'>, which is no tensor"),
     ],
 )
 def test_a_tensor_that_a_target_cannot_make_passes_no_check(

@@ -482,7 +482,6 @@ def test_a_tensor_on_a_device_goes_the_old_way() -> None:
         ForkingPickler.dumps(t)
 
 
-@pytest.mark.usefixtures("reducers")
 def test_a_child_sends_memory_that_torch_shares_as_torch_does() -> None:
     """README.md, Engines: what the receiver writes is seen by the child."""
     requires("torch")
@@ -513,6 +512,7 @@ def test_a_child_sends_memory_that_torch_shares_as_torch_does() -> None:
     assert (code, out) == (0, "[0.0, 42.0, 0.0]\n"), errors
 
 
+@pytest.mark.usefixtures("reducers")
 def test_another_file_than_the_one_described_is_refused() -> None:
     """README.md, Security: it says so when it is used, and is closed."""
     from multiprocessing.resource_sharer import DupFd

@@ -90,7 +90,8 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     # What a target says of itself is wrong: no check may pass for that.
     if (raised := answer.raised) is not None:
         raise ValueError(f"tensors[{kind!r}] raises {raised}")
-    if not any(hasattr(type(answer.value), name) for name in _EXPORTS):
+    is_class = isinstance(answer.value, type)
+    if is_class or not any(hasattr(answer.value, name) for name in _EXPORTS):
         raise ValueError(f"tensors[{kind!r}] is {answer.value!r}, which is no tensor")
     return Given(answer.value, lab.shown(answer.value))
 
