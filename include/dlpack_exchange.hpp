@@ -36,6 +36,7 @@ template <class T> struct dtype<std::complex<T>> {
 //     for (int64_t i = 0; i < x.shape(0); i++) sum += x(i, 0);
 template <class T, int N = -1, int Device = kDLCPU, unsigned Flags = 0> class view : dlx_view {
   public:
+    static constexpr int device = Device;
     explicit view(PyObject *x, const char *name = nullptr) {
         constexpr unsigned written = std::is_const_v<T> ? 0 : DLX_WRITE;
         const dlx_want want{name, Flags | written | (N < 0 ? 0 : DLX_NDIM), N,
@@ -58,6 +59,22 @@ template <class T, int N = -1, int Device = kDLCPU, unsigned Flags = 0> class vi
         return data()[at];
     }
 };
+
+// For casters, when a view of x was refused: whether that is for what overloads differ by (no
+// tensor, dtype, rank, type of device). Then the exception is cleared, and another may take x.
+template <class View> bool is_for_another_overload(PyObject *x) {
+    PyObject *type, *value, *trace;
+    dlx_view any;
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) return PyErr_Clear(), true;
+    if (View::device == 0 || !PyErr_ExceptionMatches(PyExc_BufferError)) return false;
+    PyErr_Fetch(&type, &value, &trace);
+    const bool is_seen = dlx_borrow(x, nullptr, &any) == 0;
+    const int device = is_seen ? int(any.tensor.device.device_type) : View::device;
+    if (is_seen) dlx_release(&any);
+    PyErr_Restore(type, value, trace);
+    if (dlx__is_on(device, View::device)) return false;
+    return PyErr_Clear(), true;
+}
 
 }  // namespace dlx
 #endif

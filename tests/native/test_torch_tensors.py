@@ -80,6 +80,19 @@ def test_a_fake_tensor_is_refused(image: Any, torch: Any, rows: int) -> None:
             look(x[rows:])
 
 
+def test_what_a_backward_pass_would_read_is_not_written(image: Any, torch: Any) -> None:
+    """A leaf, and what was computed; `no_grad` and inference mode record nothing."""
+    leaf = torch.ones(3, requires_grad=True)
+    refused = r"^x: it requires grad; pass x\.detach\(\)$"
+    for x in (leaf, leaf * 2, torch.nn.Parameter(torch.ones(2))):
+        with pytest.raises(BufferError, match=refused):
+            image.look(x, WRITE)
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                assert image.look(x, WRITE)[0] == x.data_ptr()
+        assert image.look(x)[0] == image.look(x.detach(), WRITE)[0] == x.data_ptr()
+
+
 def test_a_tensor_that_records_gradients_is_lent_and_not_kept(
     image: Any, torch: Any
 ) -> None:
