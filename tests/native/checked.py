@@ -1,6 +1,6 @@
-"""The target of `python -m dlx_check check native.checked:target`.
+"""The targets of `python -m dlx_check check native.checked:target`, and `:example`.
 
-That is the class that `dlx_object` makes, and `dlx_import`.
+The first is the class that `dlx_object` makes, and `dlx_import`; the other `c_class.c`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,31 @@ def target() -> Target:
             "negative": f"take({SIX}[::-1])",
             "broadcast": "take(np.broadcast_to(np.float32(1), (2, 3)))",
         },
+        keywords=frozenset(),
+        profiles="dlpack array-api table",
+        distribution="numpy",
+    )
+
+
+EXAMPLE_IMPORTS = """
+import dlx
+import numpy as np
+from support.extensions import extension
+Array = extension("c_class", "-Wno-pedantic").Array
+"""
+
+
+def example() -> Target:
+    """Name the same of the class of `c_class.c`."""
+    return Target(
+        name="c_class",
+        imports=EXAMPLE_IMPORTS,
+        make="lambda a: dlx.convert(a, Array)",
+        take="lambda x: dlx.convert(x, Array)",
+        show="lambda x: np.from_dlpack(x).copy()",
+        address="lambda x: dlx.from_dlpack(x).data_ptr",
+        writable="lambda x: not dlx.from_dlpack(x).readonly",
+        type="Array",
         keywords=frozenset(),
         profiles="dlpack array-api table",
         distribution="numpy",

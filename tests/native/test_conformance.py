@@ -1,4 +1,4 @@
-"""`dlx check` on the class of `dlpack_exchange_producer.h` and on `dlx_import`."""
+"""`dlx check` on the class of `dlpack_exchange_producer.h`, and of the example."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from support.extensions import ROOT
 
 
 @pytest.mark.slow
-def test_dlx_check_finds_no_deviation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["target", "example"])
+def test_dlx_check_finds_no_deviation(tmp_path: Path, target: str) -> None:
     """Every row that can be asked is met, and there are many."""
     report = tmp_path / "report.jsonl"
-    command = [sys.executable, "-m", "dlx_check", "check", "native.checked:target"]
+    command = [sys.executable, "-m", "dlx_check", "check", f"native.checked:{target}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     ran = subprocess.run(
         [*command, "--json", report],

@@ -1,4 +1,4 @@
-"""Extensions of `tests/native`, compiled with the headers in `include`."""
+"""Extensions of `tests/native` and `examples`, compiled with the headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import numpy
 from support.dlpack_abi import dlpack_include
 
 ROOT = Path(__file__).parents[2]
-NATIVE = ROOT / "tests" / "native"
 FOLDERS = (
     str(dlpack_include()),
     numpy.get_include(),
@@ -40,8 +39,9 @@ def load(name: str, path: Path) -> ModuleType:
 
 @cache
 def extension(name: str, *flags: str) -> ModuleType:
-    """Return a source of `tests/native` as a module, compiled once per process."""
-    [source] = NATIVE.glob(f"{name}.[cp]*")
+    """Return a source as a module, compiled once per process."""
+    folders = ROOT / "tests" / "native", ROOT / "examples"
+    [source] = [found for path in folders for found in path.glob(f"{name}.[cp]*")]
     with tempfile.TemporaryDirectory() as folder:
         if source.suffix == ".pyx":
             source, flags = translated(source, Path(folder)), (*flags, "-w")
