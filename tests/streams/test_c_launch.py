@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from support.simulated_driver import Simulation
 def copy(sim: Simulation) -> Any:
     """Give the function; the driver's are found in the simulated one."""
     ctypes.CDLL(str(sim.path), ctypes.RTLD_GLOBAL)
-    headers = Path(requires("triton").__file__).parent / "backends/nvidia/include"
+    requires("torch")  # brings triton, which has cuda.h
+    [folder] = find_spec("triton").submodule_search_locations
+    headers = Path(folder, "backends/nvidia/include")
     return extension("c_launch", "-isystem", str(headers)).copy
 
 
