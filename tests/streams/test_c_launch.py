@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ def copy(sim: Simulation) -> Any:
     """Give the function; the driver's are found in the simulated one."""
     ctypes.CDLL(str(sim.path), ctypes.RTLD_GLOBAL)
     requires("torch")  # brings triton, which has cuda.h
-    [folder] = find_spec("triton").submodule_search_locations
-    headers = Path(folder, "backends/nvidia/include")
+    triton = Path(str(import_module("triton").__file__))
+    headers = triton.parent / "backends/nvidia/include"
     return extension("c_launch", "-isystem", str(headers)).copy
 
 
