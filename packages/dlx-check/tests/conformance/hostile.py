@@ -361,3 +361,28 @@ def unversioned() -> Target:
         show="lambda x: x.array",
         tensors={"read-only": "hostile.Unversioned(np.ones(3, np.float32))"},
     )
+
+
+class Tabled:
+    """A tensor whose type has a table, and no `__dlpack__`."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep nothing: no row reads it."""
+
+
+def tabled() -> Target:
+    """Return a target whose type has a table alone."""
+    from dlx import Tensor
+
+    Tabled.__dlpack_c_exchange_api__ = Tensor.__dlpack_c_exchange_api__  # type: ignore[attr-defined]
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        make="hostile.Tabled",
+        cannot_export={"nothing": "hostile.Tabled(0)"},
+    )
+
+
+def tabled_alone() -> Target:
+    """Return it without a way to make a tensor."""
+    return replace(tabled(), make=None, type="hostile.Tabled", cannot_export={})

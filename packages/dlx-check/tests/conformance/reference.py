@@ -107,6 +107,12 @@ class Array:
         self.describable, self.lazy = describable, lazy
         self.dtype = dtype or DTYPES[str(data.dtype)]
 
+    def __getattribute__(self, name: str) -> Any:
+        """Have no Python protocol, if that is what is wrong."""
+        if name in ("__dlpack__", "__dlpack_device__") and wrong("table: alone"):
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
     def numpy(self) -> Any:
         """Return a copy of the elements."""
         if any(s < 0 for s in self.data.strides) and wrong(

@@ -150,7 +150,7 @@ def target():
     [
         (["--suite", "new"], "suite 'new' is no version such as"),
         (["--suite", "0.1"], "no check is selected"),
-        (["--only", "consumer.nothing"], "no check is selected"),
+        (["--only", "consumer.nothing"], "no check 'consumer.nothing'"),
         (["--deviations", "missing.toml"], "missing.toml: No such file"),
         (["--deviations", "."], ".: Is a directory"),
         (["--bisect", "--in-process"], "leave --in-process out"),

@@ -45,6 +45,13 @@ def _dlpack(x: Any, keywords: Keywords) -> Any:
     return x.__dlpack__(**dict(keywords))
 
 
+def _has_protocol(lab: Lab, x: Any) -> None:
+    """Leave it to one row to tell of a type that has a table and no `__dlpack__`."""
+    found = lab.ask(hasattr, x, "__dlpack__").value
+    if found is False and structs.api_pointer(type(x)):
+        raise Untestable("needs:table.protocol")
+
+
 def spoken(profiles: str, keywords: Keywords) -> Keywords:
     """Leave `max_version` out where it is not known: consumers do so, too (R32)."""
     if "array-api" in profiles.split():
@@ -116,6 +123,7 @@ class Export:
             raise Untestable(f"not-observable: the target has no `{self.then}`")
         source = given(lab, self.kind, self.dtype, shape)
         x = source.tensor
+        _has_protocol(lab, x)
         notes: dict[str, Any] = {}
         lab.step("is asked for its device")
         place = lab.ask(_place, x)
@@ -284,6 +292,7 @@ class Kinds:
             if made.error is not None:
                 continue
             x, made.value = made.value, None
+            _has_protocol(lab, x)
             answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, _VERSION))
             if answer.error is not None:
                 raised = answer.raised
@@ -319,6 +328,7 @@ class Method:
         """Do it."""
         x = given(lab, "", "float32", (2, 3)).tensor
         lab.step("exports a tensor")
+        _has_protocol(lab, x)
         if self.what == "positional":
             answer = lab.ask(lambda: x.__dlpack__(None))
             return Record(raised=answer.raised)
