@@ -386,3 +386,51 @@ def tabled() -> Target:
 def tabled_alone() -> Target:
     """Return it without a way to make a tensor."""
     return replace(tabled(), make=None, type="hostile.Tabled", cannot_export={})
+
+
+def misspelled_field() -> Target:
+    """Return a target whose `address` has another name."""
+    return _numpy("take", adress="lambda x: 0")
+
+
+def misspelled_address() -> Target:
+    """Return a target whose `address` reads what is not there."""
+    return replace(_numpy("take"), address="lambda x: x.ctypes.dat")
+
+
+def misspelled_method() -> Target:
+    """Return a target whose `address` is a method that it does not call."""
+    return replace(_numpy("take"), address="lambda x: x.item")
+
+
+def misspelled_make() -> Target:
+    """Return a target whose `make` names no function."""
+    return replace(_numpy("take"), make="lambda a: np.aray(a)")
+
+
+def misspelled_take() -> Target:
+    """Return a target whose `take` names no module."""
+    return replace(_numpy("take"), make=None, take="lambda x: hostil.take(x)")
+
+
+def misspelled_function() -> Target:
+    """Return a target whose `show` is a function that reads what is not there."""
+
+    def show(x: Any) -> Any:
+        return x.cpy()
+
+    return replace(_numpy("take"), show=show)
+
+
+def raising_address() -> Target:
+    """Return a target whose own `address` raises AttributeError."""
+    return replace(_numpy("take"), address="hostile.address")
+
+
+def address(x: Any) -> int:
+    """Raise as a library does that is wrong inside."""
+    return _inner(x)
+
+
+def _inner(x: Any) -> int:
+    return int(x.nothing)

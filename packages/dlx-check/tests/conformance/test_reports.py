@@ -241,7 +241,7 @@ def test_text_shows_what_is_known_only_where_it_shows_all() -> None:
 
 
 def test_text_names_the_tensors_that_a_target_lacks() -> None:
-    """`help(dlx_check.conformance.target)`, ``tensors``: and what that costs."""
+    """`help(Target)`, ``tensors``: and what that costs."""
     lacking = changed(numpy(), WRONG, result="untestable", text=f"{UNNAMED}rotated")
     before, after = unnamed(numpy().results), unnamed(lacking.results)
     assert after == before | {"rotated": 1}

@@ -146,6 +146,10 @@ def run(
             raise CannotCheck(f"{target}: {said}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
+        for line in zygote.run([], limit).lines:
+            # Any other end of this is one of the checks, too.
+            if fault := line.get("misspelled"):
+                raise CannotCheck(f"{target}: Target({fault}")
         if reproduces and not others:
             others = ending.enter_context(zygotes(imports=about["statements"]))
         other = others[0] if others else None

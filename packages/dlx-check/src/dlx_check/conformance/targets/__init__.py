@@ -7,9 +7,10 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import metadata
 
-from dlx_check.conformance.target import CannotCheck, Target, wrong
+from dlx_check.conformance.target import CannotCheck, Target, meant, wrong
 from dlx_check.errors import described
 
 __all__ = ["ABSENT", "TARGETS", "load"]
@@ -317,7 +318,10 @@ def load(name: str) -> Target:
         try:
             made = getattr(importlib.import_module(module), factory)()
         except Exception as error:
-            raise CannotCheck(f"{name}: {described(error)}") from error
+            field = re.search(r"Target\..* keyword argument '(\w+)'", str(error))
+            names = [each.name for each in fields(Target)]
+            near = meant(field[1], names) if field else ""
+            raise CannotCheck(f"{name}: {described(error)}{near}") from error
         if not isinstance(made, Target):
             raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
         if fault := wrong(made):
