@@ -58,9 +58,9 @@ class Target:
     writable: returns whether a tensor may be written; None if the library cannot say.
     type: the class of its tensors, where the exchange table is looked up.
     tensors: tensors of special kinds: "read-only", "strided", "broadcast", "negative",
-        "subclass", "negated", "conjugated", "requires-grad", "packed". Each value is an
-        expression that makes such a tensor, as in `{"read-only": "mylib.frozen(3)"}`,
-        or a function without parameters.
+        "transposed", "subclass", "negated", "conjugated", "requires-grad", "packed".
+        Each value is an expression that makes such a tensor, as in
+        `{"read-only": "mylib.frozen(3)"}`, or a function without parameters.
     cannot_export: tensors that the library has and DLPack cannot describe, by any name.
     free: statements that give the memory of the tensor `x` up, `y` being another one.
     change: statements that give the tensor `x` another shape in place.
@@ -168,7 +168,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 _PROFILES = ("dlpack", "array-api", "from_dlpack", "table")
 _TENSORS = (
-    *("read-only", "strided", "broadcast", "negative", "subclass"),
+    *("read-only", "strided", "broadcast", "negative", "transposed", "subclass"),
     *("negated", "conjugated", "requires-grad", "packed"),
 )
 
