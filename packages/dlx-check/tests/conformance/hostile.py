@@ -434,3 +434,27 @@ def address(x: Any) -> int:
 
 def _inner(x: Any) -> int:
     return int(x.nothing)
+
+
+class Sharing(Unversioned):
+    """A tensor that drops `copy=`."""
+
+    def __dlpack__(self, *, max_version: Any = None, **_keywords: Any) -> Any:
+        """Export the memory itself."""
+        return self.array.__dlpack__(max_version=max_version)
+
+
+def sharing() -> Target:
+    """Return a target that drops `copy=` and does not say where elements are."""
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        make="lambda a: hostile.Sharing(np.array(a))",
+        show="lambda x: x.array.copy()",
+        tensors={"negative": "hostile.Sharing(np.arange(6, dtype='f4')[::-1])"},
+    )
+
+
+def sharing_elsewhere() -> Target:
+    """Return it with the address of something else."""
+    return replace(sharing(), address="lambda x: id(x)")

@@ -220,6 +220,18 @@ def test_the_command_takes_each_role() -> None:
     assert set(check_command._ROLES) == {check.role for check in CHECKS}
 
 
+@pytest.mark.parametrize("target", ["sharing", "sharing_elsewhere"])
+def test_a_copy_that_shares_memory_is_seen_without_an_address(target: str) -> None:
+    """R47: what has the address of another export is no copy, whatever `address` is."""
+    names = ["producer.copy.true", "producer.copy.true.negative", "producer.copy.none"]
+    found = run(f"conformance.hostile:{target}", select(names), reproduce=False)
+    assert results(found) == {
+        "producer.copy.true": "deviates",
+        "producer.copy.true.negative": "deviates",
+        "producer.copy.none": "meets",
+    }
+
+
 def test_a_type_with_a_table_alone_is_told_who_cannot_read_it() -> None:
     """R116: consumers may know the Python protocol alone; one row says so, not 80."""
     for target in ("tabled", "tabled_alone"):

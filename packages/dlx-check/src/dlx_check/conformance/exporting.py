@@ -154,6 +154,15 @@ class Export:
             own = lab.ask(lab.part("address"), x).value
             if isinstance(own, int):
                 notes["shares"] = own == where
+        asked = dict(keywords)
+        copy = asked.pop("copy", None)
+        if self.then == "drop" and (copy is not None or not notes.get("shares")):
+            other = _beside(lab, x, tuple(asked.items()))
+            # Two that live at once and have one address share the memory.
+            if other and other == where:
+                notes["shares"] = True
+            elif other and "shares" not in notes:
+                notes["shares"] = False
         natives.watch(address, address + type(managed).deleter.offset)
         source, kept = Given(None, source.expected), [capsule]
         del capsule
@@ -228,6 +237,17 @@ class Export:
             natives.delete_elsewhere(managed.deleter, address)
         else:
             natives.call(managed.deleter, [address, 0, 0, 0])
+
+
+def _beside(lab: Lab, x: Any, keywords: Keywords) -> int:
+    """Return where another export without `copy=` has its elements, 0 if none has."""
+    answer = lab.ask(_dlpack, x, keywords)
+    try:
+        name = structs.capsule_name(answer.value) or ""
+        managed = structs.managed_in(answer.value, name)
+    except (TypeError, ValueError):
+        return 0
+    return int(first_of(managed.dl_tensor))
 
 
 _released: dict[tuple[str, Keywords], bool] = {}
