@@ -36,15 +36,16 @@ static const DriverApi* g_dlpack_driver;  // set by dlpack_join(), before any ev
 #define DLX_EVENT_DESTROY(event) g_dlpack_driver->cuEventDestroy(event)
 
 // The extension is linked without a C library, so the header gets CPython's allocator, and our own
-// functions of strings. Its thread-local caches would need a library, too; here the GIL or
-// g_launch_mutex protects them.
+// functions of memory. Thread-local caches and a lock would need a library, too: here the GIL or
+// g_launch_mutex protects all of it, so the header is told of a GIL.
+#pragma push_macro("Py_GIL_DISABLED")
+#undef Py_GIL_DISABLED
 #define malloc PyMem_RawMalloc
 #define calloc PyMem_RawCalloc
 #define free PyMem_RawFree
 #define memset mem_set
 #define memcmp mem_compare
 #define strstr mem_find_string
-#define __thread
 #include "dlpack_exchange_streams.h"
 #undef malloc
 #undef calloc
@@ -52,7 +53,7 @@ static const DriverApi* g_dlpack_driver;  // set by dlpack_join(), before any ev
 #undef memset
 #undef memcmp
 #undef strstr
-#undef __thread
+#pragma pop_macro("Py_GIL_DISABLED")
 
 
 // Views `array` for work on `stream`, and pushes the view to `views`, which owns the result until
