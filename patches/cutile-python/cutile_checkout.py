@@ -7,10 +7,13 @@ The commit is `message.txt`, `change.diff`, the files in `new`, and two headers 
 it was.
 
 Both the commit and the one before are compiled as cutile compiles itself, and launch
-on the driver of `simulation.c`: what happens there is printed. That takes CMake 3.18
-and the headers of CUDA 13, XLA and DLPack 1.3: `pip install cmake nvidia-cuda-runtime
-nvidia-cuda-cccl jaxlib apache-tvm-ffi`, or the variables CUDAToolkit_ROOT,
-CUDA_TILE_CMAKE_XLA_PATH and CUDA_TILE_CMAKE_DLPACK_PATH.
+on the driver of `simulation.c`: what happens there is printed. That takes compilers of
+C and C++, and
+
+    pip install cmake typing-extensions nvidia-cuda-runtime jaxlib apache-tvm-ffi
+
+or CMake 3.18 and the headers of CUDA 13, XLA and DLPack 1.3 where CUDAToolkit_ROOT,
+CUDA_TILE_CMAKE_XLA_PATH and CUDA_TILE_CMAKE_DLPACK_PATH say.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 NEW = HERE / "new"
+SIMULATION = HERE / "simulation.c"
 INCLUDE = HERE.parents[1] / "include"
 HEADERS = ("dlpack_exchange.h", "dlpack_exchange_streams.h")
 NEEDED = {
@@ -85,17 +89,20 @@ def compiled(sources: Path, folder: Path, places: dict[str, Path]) -> Path:
         f"-DPython_ROOT_DIR={sys.base_prefix}",
     )
     run("cmake", "--build", folder, "--parallel", str(os.cpu_count()))
-    [extension] = folder.glob("cext/lib_cext.*")
-    return extension
+    return folder / "cext/lib_cext.so"
 
 
-def simulation(folder: Path, dlpack: Path) -> Path:
-    """Compile `simulation.c`; `dlpack` is the folder of dlpack.h."""
-    target = folder / "simulation.so"
-    command = [*shlex.split(os.environ.get("CC", "cc")), "-std=c11", "-O1", "-shared"]
-    command += ["-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{dlpack}"]
+def extension(source: Path, folder: Path, *flags: str | Path) -> Path:
+    """Compile an extension into a folder; `CC` or `CXX` may name the compiler."""
+    language = ("CC", "cc", "-std=c11"), ("CXX", "c++", "-std=c++17")
+    variable, compiler, standard = language[source.suffix == ".cpp"]
+    target = folder / f"{source.stem}.so"
+    command = [*shlex.split(os.environ.get(variable, compiler)), standard, "-O1"]
+    command += ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
     command += ["-isystem", sysconfig.get_path("include"), "-o", str(target)]
-    run(*command, HERE / "simulation.c")
+    if sys.platform == "darwin":
+        command += ["-undefined", "dynamic_lookup"]
+    run(*command, *flags, source)
     return target
 
 
@@ -107,11 +114,11 @@ def launched(checkout: Path, revision: str, places: dict[str, Path]) -> dict[str
         tree = folder / "tree"
         run(*git, "worktree", "add", "--quiet", "--detach", tree, revision)
         try:
-            extension = compiled(tree, folder / "build", places)
+            built = compiled(tree, folder / "build", places)
             include = places["CUDA_TILE_CMAKE_DLPACK_PATH"] / "include/dlpack"
-            driver = simulation(folder, include)
+            driver = extension(SIMULATION, folder, f"-I{include}")
             script = HERE / "cutile_launch.py"
-            output = run(sys.executable, script, extension, tree / "src", driver)
+            output = run(sys.executable, script, built, tree / "src", driver)
         finally:
             run(*git, "worktree", "remove", "--force", tree)
     cases: dict[str, str] = json.loads(output)

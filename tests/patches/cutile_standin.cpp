@@ -46,5 +46,5 @@ static PyMethodDef functions[] = {{"use", use, METH_O, nullptr},
                                   {"launch", launch, METH_VARARGS, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "standin", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
-PyMODINIT_FUNC PyInit_standin() { return PyModule_Create(&definition); }
+    PyModuleDef_HEAD_INIT, "cutile_standin", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
+PyMODINIT_FUNC PyInit_cutile_standin() { return PyModule_Create(&definition); }

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -42,14 +41,11 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModuleType, ..
     for name in STOOD_FOR:
         text = f'#pragma once\n#include "{STANDIN.with_suffix(".h")}"\n'
         (folder / f"{name}.h").write_text(text)
-    include = dlpack_include() / "dlpack"
-    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Werror"]
-    command += ["-isystem", sysconfig.get_path("include"), f"-I{ADDED.parent}"]
-    command += [f"-I{folder}", f"-I{cutile_checkout.INCLUDE}", f"-I{include}"]
-    command += ["-o", str(folder / "standin.so"), str(STANDIN)]
-    subprocess.run(command, check=True)
-    driver = load("simulation", cutile_checkout.simulation(folder, include))
-    standin = load("standin", folder / "standin.so")
+    include = f"-I{dlpack_include() / 'dlpack'}"
+    flags = [f"-I{each}" for each in (ADDED.parent, folder, cutile_checkout.INCLUDE)]
+    build = cutile_checkout.extension
+    driver = load("simulation", build(cutile_checkout.SIMULATION, folder, include))
+    standin = load("cutile_standin", build(STANDIN, folder, *flags, include))
     standin.use(driver.cuGetProcAddress_v2_ptrptr)
     return standin, driver
 
