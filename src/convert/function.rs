@@ -132,7 +132,7 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
         Some(detach) => detach.call0().map_err(|error| {
-            let kind = torch::kind(&inner).unwrap_or(None);
+            let kind = torch::kind(&inner.get_type()).unwrap_or(None);
             torch::explain(kind.is_some(), &inner, error)
         }),
         None => Ok(x.clone()),

@@ -12,8 +12,7 @@ use crate::adapters::numpy;
 use crate::adapters::torch::Guards;
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, is_mixin};
-use crate::import::cache::{self, Way};
-use crate::import::ladder::is_plain;
+use crate::import::cache;
 use crate::stream::WorkStream;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
@@ -135,33 +134,18 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     match cache::table(x) {
         Some((table, guards)) => row_major_of_table(x, table, guards),
-        None => row_major_of_other(x),
+        None => Ok(row_major_of_array(x)),
     }
 }
 
-/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
-/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
+/// As [`row_major`], of an array of NumPy.
 #[inline(never)]
-fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    if is_plain(x) {
-        return Ok(None);
-    }
-    match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, guards) => {
-            let found = row_major_of_table(x, table, guards.as_ref())?;
-            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
-                return Ok(None);
-            }
-            Ok(found)
-        }
-        Way::Numpy => {
-            let found = numpy::row_major(x);
-            Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
-        }
-        _ => Ok(None),
-    }
+fn row_major_of_array(x: &Bound<'_, PyAny>) -> Option<RowMajor> {
+    let found = numpy::row_major(x)?;
+    Some(RowMajor::of(&found, None, found.flags == 0))
 }
 
+/// A view has no flags, and only the C code of a static type is believed to have no others than its DLPack.
 #[inline(always)]
 fn row_major_of_table(
     x: &Bound<'_, PyAny>,
