@@ -55,13 +55,10 @@ impl Accepted {
         })))
     }
 
-    /// Whether row-major elements of `dtype` at any address are accepted of the tensor at `index`.
-    pub(super) fn has(&self, index: usize, dtype: DLDataType) -> bool {
-        self.align == 1
-            && self
-                .dtypes
-                .at(index)
-                .is_none_or(|accepted| accepted == dtype)
+    /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
+    pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
+        let accepted = self.dtypes.at(index);
+        address & (self.align - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.

@@ -112,7 +112,7 @@ impl Launched {
         let has_stream = call.loan.stream().is_some();
         if has_stream && !is_wanted && self.parameters.stream.is_none() {
             return Err(PyBufferError::new_err(
-                "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
+                "nothing says which stream the function launches on; give it a parameter stream, or pass stream= to \
                  dlx.launcher",
             ));
         }
@@ -163,6 +163,15 @@ impl Launched {
             self.check_streams(py, call, wanted.is_some())?;
         }
         call.loan.join(py)?;
+        if let Some(check) = &self.check {
+            let mut given = call.taken.clone();
+            for (place, &(index, ..)) in call.lent.iter().enumerate() {
+                if let Some(view) = call.loan.view(place) {
+                    given[index + 1] = view.bind(py).clone().into_any();
+                }
+            }
+            vectorcall(check.bind(py), &mut given, call.arguments.names)?;
+        }
         for (place, &(index, ..)) in call.lent.iter().enumerate() {
             let Some(view) = call.loan.view(place) else {
                 continue;

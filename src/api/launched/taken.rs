@@ -105,7 +105,7 @@ impl Launched {
     ) -> PyResult<bool> {
         let parameter = self.parameter(arguments, index)?;
         let accepted = self.accepted.as_ref();
-        if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype)) {
+        if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype, found.address)) {
             return Ok(false);
         }
         match found.work_stream {
