@@ -209,7 +209,7 @@ def launcher(
     value. ``"..."`` stands for any dimensions, the same ones wherever it is; ``"same"``
     is that alone. ``size`` is how many elements, of the tensor's dtype, the kernel
     touches, as in ``"2*n"``: tensors with fewer are refused, those with more are not,
-    as a kernel that takes a count need not touch all. Calls with either take 2 to 4 µs
+    as a kernel that takes a count need not touch all. Calls with either take 5 µs
     more.
 
     ``devices="any"`` accepts tensors of several devices, and of the CPU with others;

@@ -29,10 +29,10 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         def __dlx_export__(self: object) -> object:
             try:
                 return getattr(self, exchange)
-            except AttributeError as error:
-                if error.name != exchange or error.obj is not self:
+            except AttributeError:
+                if (missing := _missing(self, exchange)) is None:
                     raise
-                raise _missing(self, exchange) from None
+                raise missing from None
 
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
@@ -48,10 +48,18 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         )
 
 
-def _missing(x: object, exchange: str) -> AttributeError:
-    """Return the error for an instance without the attribute that it exports."""
-    from difflib import get_close_matches
+def _missing(x: object, exchange: str) -> AttributeError | None:
+    """Return the error for an instance without the attribute that it exports.
 
+    None if the class decides what that is.
+    """
+    from difflib import get_close_matches
+    from types import MemberDescriptorType
+
+    found = getattr(type(x), exchange, None)
+    is_own = found is None or isinstance(found, MemberDescriptorType)
+    if not is_own or hasattr(type(x), "__getattr__"):
+        return None
     there = [name for name in _state(x) if isinstance(name, str)]
     close = get_close_matches(exchange, there, 1)
     there = [*map(repr, there[:9]), *(["..."] if there[9:] else [])]

@@ -39,15 +39,12 @@ impl Accepted {
         if dtype.is_none() && !contiguous && align.is_none() {
             return Ok(None);
         }
-        let align = align.unwrap_or(1);
-        let align = usize::try_from(align)
-            .ok()
-            .filter(|align| align.is_power_of_two());
-        let Some(align) = align else {
+        let align = usize::try_from(align.unwrap_or(1)).unwrap_or(0);
+        if !align.is_power_of_two() {
             return Err(PyValueError::new_err(
                 "align takes a number of bytes that is a power of two",
             ));
-        };
+        }
         Ok(Some(Box::new(Self {
             dtypes: DTypes::of(dtype, count)?,
             contiguous,

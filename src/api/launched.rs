@@ -100,11 +100,6 @@ impl Launched {
         }
     }
 
-    /// Whether tensors of a parameter are written to.
-    fn is_written(&self, parameter: usize) -> bool {
-        self.parameters.written[parameter]
-    }
-
     /// Whether an argument is a receiver, which comes by position.
     fn is_receiver(&self, arguments: &Arguments<'_, '_>, index: usize) -> bool {
         index < self.parameters.receivers.min(arguments.positional())

@@ -58,11 +58,9 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         )));
     }
     let x = &inner_of(x)?;
-    if let Some(why) = recorded(x, snapshot)? {
-        return Ok(Some(why));
-    }
-    if !snapshot.has(MAYBE_READ_ONLY) || is_said(x, snapshot)? {
-        return Ok(None);
+    let recorded = recorded(x, snapshot)?;
+    if recorded.is_some() || !snapshot.has(MAYBE_READ_ONLY) || is_said(x, snapshot)? {
+        return Ok(recorded);
     }
     let name = type_name(&x.get_type());
     Ok(Some(format!(

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::tensor::managed::MAYBE_READ_ONLY;
@@ -13,6 +12,6 @@ pub(crate) fn of<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>
     let (py, snapshot) = (tensor.py(), tensor.get().described());
     let (is_maybe, is_kept) = (snapshot.has(MAYBE_READ_ONLY), snapshot.is_kept());
     let said = (tensor, is_maybe, is_kept, tensor.get().current().is_none());
-    let module = py.import(intern!(py, "dlx._containers.shown"))?;
-    module.call_method1(intern!(py, "shown"), said)
+    let module = py.import("dlx._containers.shown")?;
+    module.call_method1("shown", said)
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from inspect import Parameter
+from sys import maxsize
 
 from .. import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     # What an option says of parameters.
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     # A length, the name of one, or "..." for any number of dimensions.
     Dims = tuple[int | str, ...]
 
-    # The lengths that names stand for, and where each was found.
-    Known = dict[str, tuple[Any, str]]
+    # The lengths that names stand for; "..." for a list of them.
+    Known = dict[int | str, Any]
+
+    # A parameter, its shape and its size.
+    Found = tuple[str | int, Dims | None, Dims | None]
 
 __all__ = ["Checks", "dims_of"]
 
@@ -67,15 +71,22 @@ class Checks:
     ) -> None:
         self.of, self.fixed, self.receivers, self.note = of, fixed, receivers, note
         self.shapes, self.sizes, self.least = shapes, sizes, least
-        names = _names(shapes.values()) | _names(sizes.values())
-        # The parameters that are lengths, with their defaults.
-        self.numbers = {name: numbers[name] for name in names & numbers.keys()}
+        in_shapes, in_sizes = _lengths(shapes), _lengths(sizes)
+        names = {each for each in in_shapes | in_sizes if isinstance(each, str)}
+        # What is known before a call: the lengths that are numbers.
+        self.known: Known = {n: n for n in in_shapes | in_sizes if isinstance(n, int)}
+        self.named = [self.found(name) for name in fixed]
+        # The parameters that are lengths: their positions, if any, and their defaults.
+        self.numbers = {
+            name: (fixed.index(name) if name in fixed else maxsize, numbers[name])
+            for name in names & numbers.keys()
+        }
         # What else may be a keyword of a call.
         self.others = names - numbers.keys() if has_keywords else set()
-        free = _names(sizes.values()) - _names(shapes.values()) - numbers.keys()
+        free = sorted(name for name in names - in_shapes if name not in numbers)
         if free and not has_keywords:
             raise ValueError(
-                f"size has {min(free)!r}, which is neither a parameter of the function "
+                f"size has {free[0]!r}, which is neither a parameter of the function "
                 "nor in shape"
             )
 
@@ -84,106 +95,116 @@ class Checks:
         if len(args) < self.least:
             raise TypeError(
                 f"the call has {len(args)} arguments by position, and an option says "
-                f"something of position {self.least - 1}; pass all up to that so"
+                f"something of position {self.least - 1}; pass that by position, too"
             )
-        known = self.lengths(args, kwargs)
-        if known is None:
+        known = self.known.copy()
+        if not self.say(known, args, kwargs):
             return
-        positions = range(len(self.fixed), len(args))
-        names = (*self.fixed[: len(args)], *positions, *kwargs)
+        count, named = len(args), self.named
         tensors = [
-            (index, name, x)
-            for index, (name, x) in enumerate(
-                zip(names, (*args, *kwargs.values()), strict=True)
-            )
-            if isinstance(x, _core.Tensor) and index >= min(self.receivers, len(args))
+            (index, x, named[index] if index < len(named) else self.found(index))
+            for index, x in enumerate(args)
+            if isinstance(x, _core.Tensor) and index >= self.receivers
         ]
-        for check in self.shape, self.size:
-            for index, name, x in tensors:
-                try:
-                    check(name, x, known)
-                except Exception as error:
-                    self.note(error, index, len(args), tuple(kwargs))
-                    raise
-
-    def lengths(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Known | None:
-        """Return the lengths that arguments say; None if the call lacks one."""
-        known: Known = {}
-        for name in [*self.numbers, *(self.others & kwargs.keys())]:
-            value = kwargs.get(name, self.numbers.get(name))
-            at = self.fixed.index(name) if name in self.fixed else len(args)
-            if at < len(args):
-                value = args[at]
-            if value is Parameter.empty:
-                return None  # The function will say so.
-            what = f"the argument {name}, a length in shape or size, is"
-            if isinstance(value, _core.Tensor) or not hasattr(value, "__index__"):
-                raise TypeError(f"{what} a {type(value).__name__}; expected an int")
-            length = operator.index(value)  # type: ignore[arg-type]
-            if length < 0:
-                raise ValueError(f"{what} {length}; expected 0 or more")
-            known[name] = length, f"the argument {name}"
-        return known
-
-    def shape(self, name: str | int, x: _core.Tensor, known: Known) -> None:
-        """Refuse another shape than that of a parameter; note the lengths in it."""
-        dims: Dims | None = self.of(name, self.shapes)
-        if dims is None:
-            return
-        shape: list[Any] = [*x.shape]
-        if _ANY in dims:
-            # Its dimensions become one, which is a list.
-            first, others = dims.index(_ANY), len(dims) - 1
-            if len(shape) >= others:
-                last = first + len(shape) - others
-                shape[first:last] = [shape[first:last]]
-        if len(shape) == len(dims):
-            found = dict(known)
-            for dim, extent in zip(dims, shape, strict=True):
-                if isinstance(dim, str):
-                    found.setdefault(dim, (extent, f"that of argument {name}"))
-            if shape == [
-                found[dim][0] if isinstance(dim, str) else dim for dim in dims
-            ]:
-                known.update(found)
-                return
-        said = " ".join(map(str, dims))
-        raise BufferError(
-            f"the tensor has shape {list(x.shape)}, and shape accepts {said!r}"
-            f"{_where(dims, known)}"
-        )
-
-    def size(self, name: str | int, x: _core.Tensor, known: Known) -> None:
-        """Refuse fewer elements than a kernel touches."""
-        dims: Dims | None = self.of(name, self.sizes)
-        if dims is None:
-            return
-        product = 1
-        for dim in dims:
-            if isinstance(dim, str):
+        if kwargs:
+            tensors += [
+                (count + index, x, self.found(name))
+                for index, (name, x) in enumerate(kwargs.items())
+                if isinstance(x, _core.Tensor)
+            ]
+        for at, (index, x, (_, dims, _)) in enumerate(tensors):
+            if dims is not None and not _fits(dims, x.shape, known):
+                said = " ".join(map(str, dims))
+                what = f"shape {list(x.shape)}, and shape accepts {said!r}"
+                self.refuse(what, dims, index, tensors[:at], args, kwargs)
+        for index, x, (_, _, dims) in tensors:
+            if dims is None:
+                continue
+            least = 1
+            for dim in dims:
                 if dim not in known:
                     raise ValueError(
                         f"size has {dim!r}, and no tensor of the call says what it is"
                     )
-                product *= known[dim][0]
-            else:
-                product *= dim
-        if x.size < product:
-            said = "*".join(map(str, dims))
-            raise BufferError(
-                f"the tensor has {x.size} elements, and size={said!r} accepts "
-                f"{product} or more{_where(dims, known)}"
-            )
+                least *= known[dim]
+            if x.size < least:
+                said = "*".join(map(str, dims))
+                what = f"{x.size} elements, and size={said!r} accepts {least} or more"
+                self.refuse(what, dims, index, tensors, args, kwargs)
+
+    def found(self, name: str | int) -> Found:
+        """Return what is said of a parameter."""
+        return name, self.of(name, self.shapes), self.of(name, self.sizes)
+
+    def say(self, known: Known, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Add the lengths that arguments say; return whether the call has them all."""
+        for name, (at, default) in self.numbers.items():
+            value = args[at] if at < len(args) else kwargs.get(name, default)
+            if value is Parameter.empty:
+                return False  # The function will say so.
+            known[name] = _length(name, value)
+        for name in self.others & kwargs.keys():
+            known[name] = _length(name, kwargs[name])
+        return True
+
+    def refuse(
+        self,
+        what: str,
+        dims: Dims,
+        index: int,
+        before: list[tuple[int, _core.Tensor, Found]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Raise what a tensor has, and where the names that it breaks come from."""
+        known = self.known.copy()
+        self.say(known, args, kwargs)
+        whose = dict.fromkeys(known, "the argument {}")
+        for _, x, (name, shape, _) in before:
+            _fits(shape or (), x.shape, known)
+            for each in known.keys() - whose.keys():
+                whose[each] = f"that of argument {name}"
+        said = [
+            f"{dim} is {known[dim]}, {whose[dim].format(dim)}"
+            for dim in dict.fromkeys(dims)
+            if isinstance(dim, str) and dim in known
+        ]
+        where = f", where {', and '.join(said)}" if said else ""
+        error = BufferError(f"the tensor has {what}{where}")
+        self.note(error, index, len(args), tuple(kwargs))
+        raise error
 
 
-def _names(dims: Iterable[Dims | None]) -> set[str]:
-    """Return the names of lengths."""
-    each = (dim for of in dims for dim in of or () if isinstance(dim, str))
-    return {*each} - {_ANY}
+def _fits(dims: Dims, shape: tuple[int, ...], known: Known) -> bool:
+    """Whether a shape is what dimensions say; the names in it are known then."""
+    extents: Any = shape
+    if _ANY in dims:
+        # Its dimensions become one, which is a list.
+        first, others = dims.index(_ANY), len(dims) - 1
+        if len(shape) < others:
+            return False
+        last = first + len(shape) - others
+        extents = [*shape[:first], [*shape[first:last]], *shape[last:]]
+    if len(extents) != len(dims):
+        return False
+    for dim, extent in zip(dims, extents, strict=True):
+        if known.setdefault(dim, extent) != extent:
+            return False
+    return True
 
 
-def _where(dims: Dims, known: Known) -> str:
-    """Say what the names in dimensions stand for, and why."""
-    names = [dim for dim in dict.fromkeys(dims) if isinstance(dim, str)]
-    said = ["{} is {}, {}".format(dim, *known[dim]) for dim in names if dim in known]
-    return f", where {', and '.join(said)}" if said else ""
+def _length(name: str, value: Any) -> int:
+    """Return the length that an argument is."""
+    if type(value) is int and value >= 0:
+        return value
+    what = f"the argument {name}, a length in shape or size, is"
+    if isinstance(value, _core.Tensor) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} a {type(value).__name__}; expected an int")
+    if (length := operator.index(value)) < 0:
+        raise ValueError(f"{what} {length}; expected 0 or more")
+    return length
+
+
+def _lengths(said: Said) -> set[int | str]:
+    """Return the lengths in an option, and their names."""
+    return {each for dims in said.values() for each in dims or ()} - {_ANY}

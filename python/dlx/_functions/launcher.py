@@ -171,10 +171,13 @@ def _written(function: Any) -> list[Parameter] | None:
 
     None of overloads, and of a signature that is not Python.
     """
-    texts = [each[0] for each in getattr(function, "__nb_signature__", ())]
-    owner = type(getattr(function, "__self__", None)).__name__
-    if owner == "PyCapsule" or owner.startswith("pybind11"):
-        texts = [f"def {str(function.__doc__).partition(chr(10))[0]}"]
+    texts = []
+    if type(function).__name__ in ("nb_func", "nb_method"):  # not one that is bound
+        texts = [each[0] for each in function.__nb_signature__]
+    elif inspect.isbuiltin(function):
+        owner = type(function.__self__).__name__
+        if owner == "PyCapsule" or owner.startswith("pybind11_detail"):
+            texts = [f"def {str(function.__doc__).partition(chr(10))[0]}"]
     if len(texts) != 1:
         return None
     try:
@@ -183,15 +186,12 @@ def _written(function: Any) -> list[Parameter] | None:
         return None
     if not isinstance(made, ast.FunctionDef) or made.args.vararg or made.args.kwarg:
         return None
-    of = made.args
-    defaults = [None] * (len(of.posonlyargs + of.args) - len(of.defaults)) + of.defaults
+    of, named = made.args, Parameter.POSITIONAL_OR_KEYWORD
+    positional = len(of.posonlyargs) + len(of.args)
+    defaults = [None] * (positional - len(of.defaults)) + of.defaults
     kinds = (
         (Parameter.POSITIONAL_ONLY, of.posonlyargs, defaults),
-        (
-            Parameter.POSITIONAL_OR_KEYWORD,
-            of.args,
-            defaults[len(of.posonlyargs) :],
-        ),
+        (named, of.args, defaults[len(of.posonlyargs) :]),
         (Parameter.KEYWORD_ONLY, of.kwonlyargs, of.kw_defaults),
     )
     return [

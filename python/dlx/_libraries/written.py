@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RECORDED = (
     "{what}, and no graph records what is written to it, so a backward pass would give "
     "the gradients of what was there before; write in `with {library}.no_grad():`, or "
-    "pass x.detach()"
+    "pass tensor.detach()"
 )
 TIMES = (11, 37, 101)
 
@@ -30,7 +30,7 @@ def recorded(tensor: Any) -> str | None:
     if any(map(known_to, type(tensor).__mro__)):
         found = records(tensor)
         if found == "has a tangent":
-            return f"{found}, which a write would leave as it is; pass x.detach()"
+            return f"{found}, which a write would not change; pass tensor.detach()"
         return found and RECORDED.format(what=found, library="torch")
     paddle = sys.modules.get("paddle")
     if getattr(tensor, "stop_gradient", True):

@@ -79,7 +79,7 @@ impl Launched {
         taken: &mut Taken<'py>,
     ) -> PyResult<bool> {
         let x = arguments.values[index];
-        let is_written = || Ok(self.is_written(self.parameter(arguments, index)?));
+        let is_written = || Ok(self.parameters.written[self.parameter(arguments, index)?]);
         // This runs Python code.
         let held = Python::attach(|py| {
             held(&x, is_written).map_err(|error| self.noted(py, arguments, index, error))
@@ -115,7 +115,7 @@ impl Launched {
             }
             Some(_) => {}
         }
-        if self.is_written(parameter) {
+        if self.parameters.written[parameter] {
             if !found.is_writable || index >= u64::BITS as usize {
                 return Ok(false);
             }

@@ -80,11 +80,10 @@ impl Origin {
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Self::Attribute { name, stored: true } => {
-                let found = object.getattr(name.bind(object.py()));
-                // The method says what is there instead.
-                found.or_else(|_| self.compute(object))
-            }
+            // If it is missing, the method says what is there instead.
+            Self::Attribute { name, stored: true } => object
+                .getattr(name.bind(object.py()))
+                .or_else(|_| self.compute(object)),
             _ => self.compute(object),
         }
     }

@@ -294,7 +294,7 @@ def test_what_torch_records_is_not_written(make: Any, write: Any) -> None:
     assert dlx.convert(x, np, detach=True).tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("write", [by_address, by_borrow, launched])
+@pytest.mark.parametrize("write", UNRECORDED.values(), ids=UNRECORDED)
 def test_what_requires_grad_is_written_where_torch_does_not_record(write: Any) -> None:
     """As its optimizers do; the graph learns of it."""
     torch = requires("torch")
