@@ -39,15 +39,12 @@ impl Accepted {
         if dtype.is_none() && !contiguous && align.is_none() {
             return Ok(None);
         }
-        let align = align.unwrap_or(1);
-        let align = usize::try_from(align)
-            .ok()
-            .filter(|align| align.is_power_of_two());
-        let Some(align) = align else {
+        let align = usize::try_from(align.unwrap_or(1)).unwrap_or(0);
+        if !align.is_power_of_two() {
             return Err(PyValueError::new_err(
                 "align takes a number of bytes that is a power of two",
             ));
-        };
+        }
         Ok(Some(Box::new(Self {
             dtypes: DTypes::of(dtype, count)?,
             contiguous,
@@ -55,13 +52,10 @@ impl Accepted {
         })))
     }
 
-    /// Whether row-major elements of `dtype` at any address are accepted of the tensor at `index`.
-    pub(super) fn has(&self, index: usize, dtype: DLDataType) -> bool {
-        self.align == 1
-            && self
-                .dtypes
-                .at(index)
-                .is_none_or(|accepted| accepted == dtype)
+    /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
+    pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
+        let accepted = self.dtypes.at(index);
+        address & (self.align - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.

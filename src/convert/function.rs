@@ -51,7 +51,7 @@ use crate::types::device::Device;
 ///     >>> import numpy as np
 ///     >>> a = np.arange(3.0)
 ///     >>> dlx.convert(a, dlx.Tensor)  # or torch, jax.Array, "cupy"
-///     dlx.Tensor(float64[3], cpu)
+///     dlx.Tensor(float64[3], cpu, [0.0, 1.0, 2.0])
 ///     >>> dlx.convert(memoryview(a), np.ndarray, dtype="float32")
 ///     array([0., 1., 2.], dtype=float32)
 #[pyfunction(name = "convert")]

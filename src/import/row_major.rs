@@ -26,7 +26,7 @@ pub(crate) struct RowMajor {
     pub(crate) device: DLDevice,
     /// Which stream its library works on now, if the device has streams.
     pub(crate) work_stream: Option<WorkStream>,
-    /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
+    /// Whether it is known to be writable, as torch's are that record no gradients: a view of other libraries does not tell.
     pub(crate) is_writable: bool,
 }
 
@@ -157,19 +157,19 @@ fn row_major_of_table(
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };
-    let is_lent = match guards {
+    let (is_lent, is_writable) = match guards {
         Some(guards) => {
-            guards.check_values(x, meta.dtype)?;
-            guards.holds_view(x, &meta, last)
+            let is_writable = guards.check_values(x, meta.dtype)?;
+            (guards.holds_view(x, &meta, last), is_writable)
         }
         None => {
-            table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
+            let is_known = meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok();
+            (table.tells_all_by_view() && is_known, false)
         }
     };
     if !is_lent {
         return Ok(None);
     }
-    let is_writable = guards.is_some();
     if meta.device == device::CPU {
         return Ok(Some(RowMajor::of(&meta, None, is_writable)));
     }

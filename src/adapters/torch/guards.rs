@@ -173,17 +173,20 @@ impl Guards {
         }
     }
 
-    /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter.
+    /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter;
+    /// returns whether `tensor` certainly records none, and has no tangent.
     #[inline(always)]
     pub(crate) fn check_values(
         &self,
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
-    ) -> PyResult<()> {
-        match self.found(tensor) {
-            Found::Plain | Found::MayRecord if !self.may_be_narrow(tensor, dtype) => Ok(()),
-            _ => ask_values(tensor, dtype),
+    ) -> PyResult<bool> {
+        let found = self.found(tensor);
+        let is_known = !matches!(found, Found::Unknown) && !self.may_be_narrow(tensor, dtype);
+        if !is_known {
+            ask_values(tensor, dtype)?;
         }
+        Ok(matches!(found, Found::Plain))
     }
 
     /// Whether `tensor` may have a tangent.

@@ -80,7 +80,10 @@ impl Origin {
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Self::Attribute { name, stored: true } => object.getattr(name.bind(object.py())),
+            // If it is missing, the method says what is there instead.
+            Self::Attribute { name, stored: true } => object
+                .getattr(name.bind(object.py()))
+                .or_else(|_| self.compute(object)),
             _ => self.compute(object),
         }
     }
@@ -90,13 +93,10 @@ impl Origin {
     fn compute<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
         match self {
-            Self::Attribute { name, .. } => {
-                nested(&object.get_type(), || object.getattr(name.bind(py)))
-            }
-            Self::Method => nested(&object.get_type(), || {
+            Self::Itself { .. } => Ok(object.clone()),
+            _ => nested(&object.get_type(), || {
                 call_method_with(object, intern!(py, "__dlx_export__"), &[])
             }),
-            Self::Itself { .. } => Ok(object.clone()),
         }
     }
 
