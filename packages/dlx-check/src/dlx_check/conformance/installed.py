@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from dlx_check.conformance.target import Target
+from typing import Any, TypeAlias, cast
 
 __all__ = ["version"]
+
+Target: TypeAlias = Any
+"""A `dlx_check.Target`, whose module imports this one."""
 
 
 def version(target: Target) -> str:
