@@ -144,6 +144,11 @@ pub(crate) fn is_overridden(guards: &Guards, x: &Bound<'_, PyAny>) -> PyResult<b
     Ok(!guards.own.is_absent(x) && own::is_overridden(x)?)
 }
 
+/// Whether `x` is a torch tensor with a `__dlpack__` of its own, which no tensor that is made of it has.
+pub(crate) fn decides(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(base(&x.get_type())?.is_some() && own::is_overridden(x)?)
+}
+
 fn of_tensor(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> PyResult<TorchClass> {
     let (py, name) = (class.py(), intern!(class.py(), "__base__"));
     let above = class.getattr(name)?;

@@ -127,7 +127,7 @@ pub(crate) fn convert_detached<'py>(
 fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let inner = inner_of(x)?;
     // What is no tensor may mean something else by that name, as files do.
-    if !is_tensor(&inner)? || torch::only_exports(&inner)? {
+    if !is_tensor(&inner)? || torch::only_exports(&inner)? || torch::decides(&inner)? {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
