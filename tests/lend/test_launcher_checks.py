@@ -106,7 +106,7 @@ ACCEPTED: list[tuple[Any, list[tuple[int, ...]], list[tuple[int, ...]]]] = [
 def test_shapes_are_said_by_lengths_and_names(
     shape: Any, right: Any, wrong: Any
 ) -> None:
-    """docs/launcher.md, Shapes and sizes: a name is one length in all tensors of a call."""
+    """docs/launcher.md, Shapes and sizes: a name is one length in a call."""
     launched: Any = dlx.launcher(lambda x, y: 7, shape=shape)
     for make in (np.zeros, requires("torch").zeros):
         assert launched(*map(make, right)) == 7
