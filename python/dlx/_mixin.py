@@ -56,9 +56,10 @@ def _missing(x: object, exchange: str) -> AttributeError | None:
     from difflib import get_close_matches
     from types import MemberDescriptorType
 
-    found = getattr(type(x), exchange, None)
-    is_own = found is None or isinstance(found, MemberDescriptorType)
-    if not is_own or hasattr(type(x), "__getattr__"):
+    spaces = [vars(base) for base in type(x).__mro__]
+    found = [space[exchange] for space in spaces if exchange in space]
+    is_slot = bool(found) and isinstance(found[0], MemberDescriptorType)
+    if (found and not is_slot) or any("__getattr__" in space for space in spaces):
         return None
     there = [name for name in _state(x) if isinstance(name, str)]
     close = get_close_matches(exchange, there, 1)

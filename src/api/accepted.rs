@@ -67,12 +67,8 @@ impl Accepted {
     ) -> Result<(), Error> {
         let meta = snapshot.meta();
         // A copy of what is written would keep the result to itself.
-        let remedy = |read: &str| match is_out {
-            true => {
-                "let the kernel write to dlx.empty(shape, dtype), and copy that to out".to_owned()
-            }
-            false => read.to_owned(),
-        };
+        let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
+        let remedy = |read: &str| String::from(if is_out { own } else { read });
         if let Some(accepted) = self.dtypes.at(index)
             && accepted != meta.dtype
         {
@@ -129,9 +125,9 @@ impl DTypes {
                 each.len()
             )));
         }
-        let one = |dtype: Bound<'_, PyAny>| match dtype.is_none() {
-            true => Ok(None),
-            false => DType::of(&dtype).map(Some),
+        let one = |dtype: Bound<'_, PyAny>| {
+            let named = (!dtype.is_none()).then_some(dtype);
+            named.map(|dtype| DType::of(&dtype)).transpose()
         };
         Ok(Self::OfEach(each.iter().map(one).collect::<PyResult<_>>()?))
     }

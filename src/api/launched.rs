@@ -36,7 +36,7 @@ pub(crate) struct Launched {
     made: Option<Py<PyAny>>,
     stream: Option<Py<PyAny>>,
     check: Option<Py<PyAny>>,
-    note: Option<Py<PyAny>>,
+    note: Py<PyAny>,
     /// Whether a call with tensors is always a loan.
     lends: bool,
 }
@@ -202,7 +202,7 @@ impl Launched {
         made: Option<Py<PyAny>>,
         stream: Option<Py<PyAny>>,
         check: Option<Py<PyAny>>,
-        note: Option<Py<PyAny>>,
+        note: Py<PyAny>,
     ) -> PyResult<Self> {
         if !parameters.are_there(py) {
             return Err(PyValueError::new_err("dlx.launcher makes these objects"));

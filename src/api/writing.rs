@@ -29,11 +29,10 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
     if let Some(why) = refusal(x, &snapshot)? {
         return Err(PyBufferError::new_err(format!("{name} {why}")));
     }
-    if snapshot.is_protected() {
-        Ok(snapshot.writable()?)
-    } else {
-        Ok(snapshot)
-    }
+    Ok(match snapshot.is_protected() {
+        true => snapshot.writable()?,
+        false => snapshot,
+    })
 }
 
 /// The reason why the tensor of `x` must not be written; `None` if it may.

@@ -24,7 +24,9 @@ def test_a_position_beyond_the_arguments_is_refused(module: Any, option: str) ->
     said: Any = 1 if option == "out" else {1: "float32" if option == "dtype" else "n"}
     with pytest.raises(ValueError, match=f"{option} has 1, which is no parameter of"):
         dlx.launcher(module.total, give="tensor", **{option: said})
-    launched = dlx.launcher(module.total, give="tensor", dtype=["float32"], shape="n n")
+    launched: Any = dlx.launcher(
+        module.total, give="tensor", dtype=["float32"], shape="n n"
+    )
     assert launched(np.ones((2, 2), "f4")) == 4
     with pytest.raises(BufferError, match="of float64"):
         launched(np.ones((2, 2)))
@@ -37,7 +39,7 @@ def test_a_position_beyond_the_arguments_of_an_overload_is_refused_at_the_call(
     module: Any,
 ) -> None:
     """Its signature does not say how many there are."""
-    launched = dlx.launcher(module.fill, give="tensor", out=0)
+    launched: Any = dlx.launcher(module.fill, give="tensor", out=0)
     x = np.zeros(3, "f4")
     launched(x, 2.5)
     assert x.tolist() == [2.5] * 3

@@ -31,7 +31,7 @@ def refusal(launched: Any, *args: Any, **kwargs: Any) -> tuple[str, list[str]]:
 
 
 def test_a_kernel_does_not_write_past_its_out() -> None:
-    """docs/launcher.md, Shapes: the call that wrote two elements too many."""
+    """docs/launcher.md, Shapes and sizes: the call that wrote two elements too many."""
 
     @dlx.launcher(out="out", dtype="float32", shape="same", size="n")
     def scale(a: float, x: int, out: int, n: int) -> None:
@@ -106,7 +106,7 @@ ACCEPTED: list[tuple[Any, list[tuple[int, ...]], list[tuple[int, ...]]]] = [
 def test_shapes_are_said_by_lengths_and_names(
     shape: Any, right: Any, wrong: Any
 ) -> None:
-    """docs/launcher.md, Shapes: a name is one length in all tensors of a call."""
+    """docs/launcher.md, Shapes and sizes: a name is one length in a call."""
     launched: Any = dlx.launcher(lambda x, y: 7, shape=shape)
     for make in (np.zeros, requires("torch").zeros):
         assert launched(*map(make, right)) == 7
@@ -145,7 +145,7 @@ def test_tensors_of_one_shape_are_those_that_are_accepted(
     ],
 )
 def test_a_size_is_the_least(size: Any, right: int, wrong: int | None) -> None:
-    """docs/launcher.md, Shapes: more elements are not touched."""
+    """docs/launcher.md, Shapes and sizes: more elements are not touched."""
     launched: Any = dlx.launcher(kernel, size=size)
     for n in (right, 0):
         launched(F4, F4, n)
@@ -166,8 +166,9 @@ def test_a_default_counts() -> None:
 
 def test_a_length_may_be_in_a_shape_and_in_a_size() -> None:
     """The memory that a kernel needs beside its tensors."""
-    shape = {"x": "n m"}
-    launched: Any = dlx.launcher(lambda x, work: 7, shape=shape, size={"work": "4*n"})
+    launched: Any = dlx.launcher(
+        lambda x, work: 7, shape={"x": "n m"}, size={"work": "4*n"}
+    )
     assert launched(F4, np.zeros(8)) == 7
     text, notes = refusal(launched, F4, np.zeros(7))
     assert "8 or more, where n is 2, that of argument x" in text

@@ -95,9 +95,8 @@ impl Launched {
         error: PyErr,
     ) -> PyErr {
         let (positional, names) = (arguments.positional(), arguments.names);
-        let noted = (self.note.as_ref())
-            .map(|note| (note.bind(py)).call1((error.value(py), index, positional, names)));
-        match noted.transpose() {
+        let noted = (error.value(py), index, positional, names);
+        match self.note.bind(py).call1(noted) {
             Ok(_) => error,
             Err(failed) => failed,
         }

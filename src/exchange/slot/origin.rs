@@ -14,7 +14,7 @@ use pyo3::types::{PyString, PyType};
 
 use super::Slot;
 use crate::cpython::call::call_method_with;
-use crate::cpython::lookup::is_subtype;
+use crate::cpython::lookup::{is_subtype, lacks};
 use crate::types::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -80,10 +80,16 @@ impl Origin {
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            // If it is missing, the method says what is there instead.
-            Self::Attribute { name, stored: true } => object
-                .getattr(name.bind(object.py()))
-                .or_else(|_| self.compute(object)),
+            Self::Attribute { name, stored: true } => {
+                let (py, name) = (object.py(), name.bind(object.py()));
+                match object.getattr(name) {
+                    // The method says what is there instead. No code of the class has run.
+                    Err(_) if lacks(&object.get_type(), &[name, intern!(py, "__getattr__")]) => {
+                        self.compute(object)
+                    }
+                    found => found,
+                }
+            }
             _ => self.compute(object),
         }
     }
