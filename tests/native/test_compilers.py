@@ -33,7 +33,7 @@ WHOLE = """
     #define DLX_EVENT_RECORD(event, stream) ((void)(event), (void)(stream), 0)
     #define DLX_EVENT_AWAIT(stream, event) ((void)(event), (void)(stream), 0)
     #define DLX_EVENT_PENDING(event) ((void)(event), 0)
-    #define DLX_EVENT_WAIT(event) (void)(event)
+    #define DLX_EVENT_WAIT(event) ((void)(event), 0)
     #define DLX_EVENT_DESTROY(event) (void)(event)
     #include "dlpack_exchange_streams.h"
     #include "dlpack_exchange_producer.h"
