@@ -228,7 +228,9 @@ impl TorchClass {
 
     /// Refuses a tensor that torch's `__dlpack__` would export wrongly, or would refuse only after a query that may end
     /// the process: see [`is_lazy_on_cpu`].
-    pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check_protocol(&self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         let is = |name| ask(tensor, name);
         let py = tensor.py();
         let (is_lazy, may_have_tangent) = match self {

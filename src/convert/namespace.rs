@@ -8,7 +8,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PyString, PyType};
 
 use crate::cpython::call::{attribute, call_with};
-use crate::cpython::modules::{loaded, loaded_class};
 
 /// Whether `to` is a module, or another object with the functions of the array API.
 pub(super) fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -37,9 +36,6 @@ pub(crate) fn array_type<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'
         if let Some(found) = first(&names, known)? {
             return Ok(found);
         }
-    }
-    if let Some(found) = unexported(namespace)? {
-        return Ok(found);
     }
     let named = |name| Ok(attribute(namespace, name)?.and_then(class));
     if let Some(found) = first(&names, named)? {
@@ -80,16 +76,4 @@ fn first<'a, 'py>(
 
 fn class(found: Bound<'_, PyAny>) -> Option<Bound<'_, PyType>> {
     found.cast_into().ok()
-}
-
-/// The array type of array-api-strict, which does not export it: to make an empty array takes longer than a conversion.
-fn unexported<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyType>>> {
-    let py = namespace.py();
-    match loaded(intern!(py, "array_api_strict"))? {
-        Some(strict) if strict.is(namespace) => loaded_class(
-            intern!(py, "array_api_strict._array_object"),
-            intern!(py, "Array"),
-        ),
-        _ => Ok(None),
-    }
 }

@@ -18,6 +18,8 @@ use crate::cpython::interpreter;
 /// Number of threads inside a lock, and number of forks in progress.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static FORKS: AtomicUsize = AtomicUsize::new(0);
+/// How many forks this process is away from the one that loaded dlx.
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// How many times this thread has entered without leaving.
@@ -104,6 +106,11 @@ impl<T> DerefMut for Locked<'_, T> {
     }
 }
 
+/// A number that a forked child does not share with its parent.
+pub(crate) fn generation() -> usize {
+    GENERATION.load(Ordering::Relaxed)
+}
+
 /// Installs the fork handlers of this process, once.
 #[cfg(unix)]
 pub(crate) fn watch() {
@@ -131,6 +138,7 @@ pub(crate) fn watch() {
             // Other threads may have been counted in `try_enter`; the child has none of them.
             INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::SeqCst);
             FORKS.store(0, Ordering::SeqCst);
+            GENERATION.fetch_add(1, Ordering::SeqCst);
             interpreter::forked();
         };
         guard(alone, drop);

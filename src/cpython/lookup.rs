@@ -51,6 +51,15 @@ pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -
         && (meta == root || (looks_alike(meta, root) && names.iter().all(|name| lacks(meta, name))))
 }
 
+/// Whether the attributes of instances are those of `class`: they have no dict, and the usual function looks them up.
+#[cold]
+pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let dict: isize = class
+        .getattr(intern!(class.py(), "__dictoffset__"))?
+        .extract()?;
+    Ok(dict == 0 && looks_alike(class.as_type_ptr(), &raw mut ffi::PyBaseObject_Type))
+}
+
 /// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
 #[inline(always)]
 pub(crate) fn reports_its_class(py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
@@ -131,12 +140,20 @@ pub(crate) fn is_subtype(class: *mut ffi::PyTypeObject, base: &Bound<'_, PyType>
     unsafe { ffi::PyType_IsSubtype(class, base.as_type_ptr()) != 0 }
 }
 
-/// Whether `class` can change and has no base but `object`, so it derives from no type of C code.
+/// Whether Python code can change `class`, and all of its bases but `object`.
 #[inline(always)]
 pub(crate) fn is_python(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a live type; the slot is a type that is only compared.
-    let base = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_base) };
-    !is_static(class) && base.cast() == &raw mut ffi::PyBaseObject_Type
+    let root = &raw mut ffi::PyBaseObject_Type;
+    let mut class = class.as_type_ptr();
+    while class != root {
+        // SAFETY: a live type; this only reads its flags.
+        if unsafe { ffi::PyType_GetFlags(class) } & ffi::Py_TPFLAGS_HEAPTYPE == 0 {
+            return false;
+        }
+        // SAFETY: a live type, which holds its base; only `object` has none.
+        class = unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_base) }.cast();
+    }
+    true
 }
 
 /// The class of this full name that a library's C code made, if `class` is it or derives from it. Whatever `sys.modules`

@@ -4,12 +4,12 @@ use std::env;
 use std::error::Error as _;
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libloading::Library;
 
 use super::error::Error;
-use crate::cpython::fork::Inside;
+use crate::cpython::fork::{Inside, generation};
 
 /// Loads the library named by the environment variable `variable`, or else the one of this `stem` that the process has
 /// loaded, or else the first of `files` that exists.
@@ -80,40 +80,22 @@ pub(super) fn once<T>(place: &OnceLock<T>, load: impl FnOnce() -> T) -> &T {
     }
 }
 
-static INITIALIZED: AtomicBool = AtomicBool::new(false);
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// The process, as [`generation`] counts it, in which a driver was initialized first, plus 1; 0 before.
+static INITIALIZED: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes that a driver has been initialized, so that a forked child does not use it.
 pub(super) fn initialized() {
-    if !INITIALIZED.swap(true, Ordering::AcqRel) {
-        at_fork();
-    }
+    INITIALIZED.store(generation() + 1, Ordering::Release);
 }
 
 /// Fails in a process that was forked after a driver had been initialized.
 pub(super) fn check_fork() -> Result<(), Error> {
-    if FORKED.load(Ordering::Relaxed) {
-        Err(Error::Forked)
-    } else {
-        Ok(())
+    match INITIALIZED.load(Ordering::Acquire) {
+        0 => Ok(()),
+        known if known == generation() + 1 => Ok(()),
+        _ => Err(Error::Forked),
     }
 }
-
-#[cfg(unix)]
-fn at_fork() {
-    use crate::cpython::boundary::guard;
-
-    extern "C" fn child() {
-        let forked = || FORKED.store(INITIALIZED.load(Ordering::Acquire), Ordering::Release);
-        guard(forked, |_| ());
-    }
-    // SAFETY: the handler stores a flag, which is safe in a forked child. It stays mapped with this library, which Python
-    // does not unload.
-    let _: std::ffi::c_int = unsafe { libc::pthread_atfork(None, None, Some(child)) };
-}
-
-#[cfg(not(unix))]
-fn at_fork() {}
 
 /// Declares a table of status-returning functions that are looked up by name when the library is loaded.
 macro_rules! functions {

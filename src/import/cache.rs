@@ -8,11 +8,12 @@
 
 use std::mem::discriminant;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{buffer, jax, numpy, paddle, tensorflow, torch};
-use crate::cpython::lookup::{is_python, is_static};
+use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
+use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::type_version::Version;
 use crate::exchange::Table;
@@ -271,6 +272,28 @@ fn remember(class: &Bound<'_, PyType>, version: Version, way: Way) {
     CACHE.add(class, Known { way, version, own });
 }
 
+/// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of
+/// the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
+/// than the export.
+#[cold]
+fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
+    let (py, own) = (class.py(), class.as_type_ptr());
+    if tensorflow::is_eager_class(class)? {
+        return Ok(Some(Whose::Unknown));
+    }
+    let is_it = is_static(class)
+        && is_in_type(own, intern!(py, "__dlpack__")) == Some(true)
+        && is_in_type(own, intern!(py, "__dlpack_c_exchange_api__")) == Some(false)
+        && looks_up_by_type(class)?;
+    let is_checked = !tensorflow::is_foreign(py, own) || !pyarrow::is_foreign(py, own);
+    let whose = if is_checked {
+        Whose::Unknown
+    } else {
+        Whose::Other
+    };
+    Ok(is_it.then_some(whose))
+}
+
 /// What the class alone decides.
 fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     if Tensor::is_class(class)? {
@@ -290,13 +313,11 @@ fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
         (None, Some(guards)) => Some(Way::Protocol(Whose::Torch(torch::TorchClass::Plain(
             guards,
         )))),
+        // Their instances decide.
+        (None, None) if numpy::is_subclass_of_ndarray(class)? => None,
         (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => {
             Some(Way::Jax)
         }
-        // They name no other object (rung 2), and to ask their `__getattr__` takes longer than the export.
-        (None, None) if tensorflow::is_eager_class(class)? => {
-            Some(Way::Protocol(Whose::TensorFlow))
-        }
-        (None, None) => None,
+        (None, None) => names_no_other(class)?.map(Way::Protocol),
     })
 }

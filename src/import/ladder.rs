@@ -28,10 +28,6 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
     }
-    if numpy::is_ndarray(x) {
-        // Plain arrays skip the cache lookup.
-        return from_numpy(x, request);
-    }
     let given = x;
     let mut x = x.clone();
     let mut outer = None;
@@ -152,6 +148,7 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
 }
 
 /// Rung 3: reads a NumPy array from its struct, and moves it if another device is requested.
+#[inline(never)]
 fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     request.wanted(request.device.unwrap_or(device::CPU))?;
     finish(x.py(), numpy::snapshot(x)?, request)

@@ -182,7 +182,8 @@ fn ask_checked(
 #[derive(Clone, Copy)]
 pub(crate) enum Whose {
     Torch(TorchClass),
-    TensorFlow,
+    /// Of a library whose objects need no check.
+    Other,
     /// Not torch's; the checks ask for the library.
     Unknown,
 }
@@ -193,19 +194,9 @@ impl Whose {
     fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         match self {
             Self::Unknown => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
-            Self::Torch(_) | Self::TensorFlow => self.check_by_library(x),
+            Self::Other => Ok(false),
+            Self::Torch(kind) => kind.check_protocol(x).map(|()| false),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_by_library(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-        match self {
-            Self::Torch(kind) => kind.check_protocol(x)?,
-            Self::TensorFlow => tensorflow::check_dtype(x)?,
-            Self::Unknown => {}
-        }
-        Ok(matches!(self, Self::TensorFlow))
     }
 
     pub(crate) fn torch(&self) -> Option<&TorchClass> {

@@ -54,15 +54,13 @@ fn from_table(
     table: &Table,
     guards: Option<&Guards>,
 ) -> PyResult<(DLTensor, Option<WorkStream>)> {
-    let may_be_fast = guards.is_some();
     let mut room = MaybeUninit::uninit();
-    let view = table.view(x, &mut room);
-    let tensor = match view.map(|view| view.map(|view| view.tensor(may_be_fast))) {
-        Ok(Some(Ok(tensor))) => tensor,
-        Ok(Some(Err(error))) => return Err(torch::explain(guards.is_some(), x, error.into())),
-        Ok(None) => return Err(lends_nothing(x)),
-        Err(error) => return Err(torch::explain(guards.is_some(), x, error)),
+    let explain = |error| torch::explain(guards.is_some(), x, error);
+    let Some(view) = table.view(x, &mut room).map_err(explain)? else {
+        return Err(lends_nothing(x));
     };
+    let tensor = view.tensor(guards.is_some());
+    let tensor = tensor.map_err(|error| explain(error.into()))?;
     if let Some(guards) = guards {
         guards.check_values(x, tensor.dtype)?;
         guards.check_address(x, tensor.data)?;
@@ -123,68 +121,57 @@ fn of_table(
     table: &Table,
     guards: Option<&Guards>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
-    let mut room = MaybeUninit::uninit();
     // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
     let lent = match guards {
-        Some(guards) => match table.view(x, &mut room) {
-            Ok(Some(view)) => match view.fast_snapshot() {
-                Ok((snapshot, Some(last))) => {
-                    let meta = snapshot.meta();
-                    // First: it may run code that changes the tensor.
-                    guards.check_values(x, meta.dtype)?;
-                    if guards.holds_view(x, &meta, last) {
-                        return Ok((snapshot, library(table, meta.device)));
-                    }
-                    Ok(Some(snapshot))
-                }
-                Ok((snapshot, None)) => Ok(Some(snapshot)),
-                Err(error) => Err(error),
-            },
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        },
-        None => Ok(None),
-    };
-    slow(x, table, guards, lent)
-}
-
-/// The rest of [`of_table`], with what the table has lent of a torch tensor that has not the usual form.
-#[inline(never)]
-fn slow(
-    x: &Bound<'_, PyAny>,
-    table: &Table,
-    guards: Option<&Guards>,
-    lent: PyResult<Option<Snapshot>>,
-) -> PyResult<(Snapshot, Option<Library>)> {
-    let lent = match (guards, lent) {
-        (Some(guards), Ok(Some(snapshot))) => {
-            guards.check_values(x, snapshot.meta().dtype)?;
-            if guards.holds(x, &snapshot, None) {
-                Some(snapshot)
-            } else {
-                let again = || held(x, table)?.ok_or_else(|| lends_nothing(x));
-                Some(torch::settled(guards, x, again)?)
-            }
-        }
-        (_, Ok(_)) => None,
-        (_, Err(error)) if error.is_instance_of::<PyBufferError>(x.py()) => None,
-        (_, Err(error)) => return Err(torch::explain(guards.is_some(), x, error)),
+        Some(guards) => of_torch(x, table, guards)?,
+        None => None,
     };
     let snapshot = match lent {
         Some(snapshot) => snapshot,
-        None => {
-            let explain = |error| torch::explain(guards.is_some(), x, error);
-            let managed = table.export_to_kernel(x).map_err(explain)?;
-            let snapshot =
-                Snapshot::import(managed, None).map_err(|(error, _)| explain(error.into()))?;
-            if let Some(guards) = guards {
-                guards.check(x, snapshot.meta().dtype, snapshot.meta().data)?;
-            }
-            snapshot
-        }
+        None => exported(x, table, guards)?,
     };
     let device = snapshot.meta().device;
     Ok((snapshot, library(table, device)))
+}
+
+/// What the table of torch lends; `None` if it does not.
+#[inline(always)]
+fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Option<Snapshot>> {
+    let mut room = MaybeUninit::uninit();
+    let lent = match table.view(x, &mut room) {
+        Ok(Some(view)) => view.fast_snapshot(),
+        Ok(None) => return Ok(None),
+        Err(error) => Err(error),
+    };
+    let (snapshot, last) = match lent {
+        Ok(lent) => lent,
+        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => return Ok(None),
+        Err(error) => return Err(torch::explain(true, x, error)),
+    };
+    let meta = snapshot.meta();
+    // First: it may run code that changes the tensor.
+    guards.check_values(x, meta.dtype)?;
+    let is_inside = match last {
+        Some(last) => guards.holds_view(x, &meta, last),
+        None => guards.holds(x, &snapshot, None),
+    };
+    if is_inside {
+        return Ok(Some(snapshot));
+    }
+    let again = || held(x, table)?.ok_or_else(|| lends_nothing(x));
+    torch::settled(guards, x, again).map(Some)
+}
+
+/// What the table exports for a kernel.
+#[inline(never)]
+fn exported(x: &Bound<'_, PyAny>, table: &Table, guards: Option<&Guards>) -> PyResult<Snapshot> {
+    let explain = |error| torch::explain(guards.is_some(), x, error);
+    let managed = table.export_to_kernel(x).map_err(explain)?;
+    let snapshot = Snapshot::of(managed).map_err(|error| explain(error.into()))?;
+    if let Some(guards) = guards {
+        guards.check(x, snapshot.meta().dtype, snapshot.meta().data)?;
+    }
+    Ok(snapshot)
 }
 
 /// The library of a table, for a device with streams.
