@@ -5,7 +5,7 @@
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PySlice, PyString};
+use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
 use crate::adapters::{self, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
@@ -182,7 +182,6 @@ pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
         || x.is_exact_instance_of::<PyFloat>()
         || x.is_exact_instance_of::<PyBool>()
         || x.is_exact_instance_of::<PyString>()
-        || x.is_exact_instance_of::<PySlice>()
         || x.is_exact_instance_of::<PyBytes>()
         || x.is_exact_instance_of::<PyComplex>()
 }
