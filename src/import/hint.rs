@@ -2,10 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{
-    PyAttributeError, PyBufferError, PyException, PyNotImplementedError, PyTypeError, PyValueError,
-};
-use pyo3::intern;
+use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -43,19 +40,13 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
-    let Some(hint) = of(x) else { return error };
-    let note = format!("{}: {hint}", type_name(&x.get_type()));
-    let is_of_arrow = error.is_instance_of::<PyTypeError>(py)
-        || error.is_instance_of::<PyValueError>(py)
-        || error.is_instance_of::<PyNotImplementedError>(py);
-    if is_of_arrow && matches!(x.hasattr(intern!(py, "__arrow_c_stream__")), Ok(true)) {
-        return caused(py, PyBufferError::new_err(note), error);
-    }
+    let noted = || {
+        let module = py.import("dlx._libraries.hints")?;
+        let noted = module.call_method1("noted", (x, type_name(&x.get_type()), error.value(py)))?;
+        Ok::<_, PyErr>(PyErr::from_value(noted))
+    };
     // Without the note the error still says enough.
-    let _ = error
-        .value(py)
-        .call_method1(intern!(py, "add_note"), (note,));
-    error
+    noted().unwrap_or(error)
 }
 
 /// The error for a class passed as a tensor: what it has under the names of a protocol wants an instance.

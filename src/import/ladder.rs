@@ -70,6 +70,7 @@ fn step<'py>(
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
+        Way::Column => by_another(x, request, adapters::of_column(x, request)),
         way @ (Way::Undecided | Way::Jax | Way::Protocol(_)) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
@@ -134,8 +135,16 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x, request).map_err(|error| hint::noted(x, error))?
-    else {
+    by_another(x, request, adapters::snapshot(x, request))
+}
+
+/// Rung 5: what a protocol other than DLPack has `found`.
+fn by_another(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+    found: PyResult<Option<Snapshot>>,
+) -> PyResult<Snapshot> {
+    let Some(snapshot) = found.map_err(|error| hint::noted(x, error))? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
     request.wanted(request.device.unwrap_or(snapshot.meta().device))?;

@@ -34,6 +34,7 @@ _WORDS = (
     (r"null|na$", "nulls alone"),
     (r"void|record", "fields"),
     (r"sparse\[(?P<of>[^,\]]+)", "sparse"),
+    (r"u?int128", "integers of 128 bits"),
     (r"u?int\d*|b?float\d*|complex\d*|bool(ean|8)?|half|double|range", NUMBERS),
 )
 

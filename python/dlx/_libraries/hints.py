@@ -153,3 +153,21 @@ def device(text: str, names: Sequence[str], index: bool) -> str | None:
         for name in _NAMES.get(word, (word,))
     ]
     return " or ".join(repr(name) for name in named)
+
+
+def noted(x: object, name: str, error: Exception) -> Exception:
+    """Return the error of a protocol of ``x`` with a note of what to pass, if any.
+
+    By exceptions of Arrow's stream, a column or a table says that it is no tensor: that
+    is a refusal.
+    """
+    if (hint := tensor(x)) is None:
+        return error
+    note = f"{name}: {hint}"
+    is_of_arrow = isinstance(error, (TypeError, ValueError, NotImplementedError))
+    if is_of_arrow and hasattr(x, "__arrow_c_stream__"):
+        refused = BufferError(note)
+        refused.__cause__ = error
+        return refused
+    error.add_note(note)
+    return error

@@ -153,6 +153,12 @@ impl Arrays {
     }
 }
 
+/// Whether the stream of `x` is asked before its `__array__`: it is polars' own Series, whose stream takes less time.
+pub(crate) fn is_first(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = x.get_type();
+    Ok(class.name()? == "Series" && class.module()?.to_str()?.starts_with("polars."))
+}
+
 /// Imports an object that has `__arrow_c_stream__`, if the stream has one array.
 ///
 /// Neither the object nor the stream says whether the array is a copy: with `copy=False` two streams have to show the
