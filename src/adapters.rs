@@ -26,7 +26,7 @@ use pyo3::types::{PyDict, PyString, PyType};
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::call::attribute;
-use crate::cpython::lookup::{is_in_type, is_static, looks_up_usually};
+use crate::cpython::lookup::{is_in_type, is_static};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;
@@ -73,7 +73,9 @@ pub(crate) fn is_column(x: &Bound<'_, PyAny>) -> PyResult<bool> {
             return Ok(false);
         }
     }
-    Ok(looks_up_usually(py, class) && !buffer::has(x))
+    let look = intern!(py, "__getattribute__");
+    let is_usual = (x.get_type().getattr(look)?).is(&py.get_type::<PyAny>().getattr(look)?);
+    Ok(is_usual && !buffer::has(x))
 }
 
 /// Imports what [`is_column`], or has none of the protocols of arrays but these.
@@ -84,20 +86,17 @@ pub(crate) fn of_column(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
+    let says = |name| asked(x, name)?.is_truthy();
     if !arrow::stream::is_first(x)? {
-        if let Some(snapshot) = array_method::shared(x)? {
-            return Ok(Some(snapshot));
-        }
-        if asked(x.py(), "decides", (x,))? {
-            return array_method::snapshot(x);
+        match array_method::shared(x)? {
+            None if says("decides")? => return array_method::snapshot(x),
+            None => {}
+            shared => return Ok(shared),
         }
     }
     match arrow::stream::snapshot(x, request) {
         Ok(None) => array_method::snapshot(x),
-        Err(error)
-            if error.is_instance_of::<PyBufferError>(x.py())
-                && asked(x.py(), "is_whole", (x,))? =>
-        {
+        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) && says("is_whole")? => {
             array_method::snapshot(x)
         }
         found => found,

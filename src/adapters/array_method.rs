@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -52,28 +51,23 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     let (py, name) = (x.py(), intern!(x.py(), "dtype"));
     let made = array.getattr(name)?;
     // A table may have a column of this name.
-    let dtype = match is_table(x) {
-        true => None,
-        false => Some(attribute(x, name)?),
-    };
+    let dtype = (!is_table(x)).then(|| attribute(x, name)).transpose()?;
     if dtype
         .as_ref()
         .is_some_and(|dtype| dtype.as_ref().is_none_or(|it| it.is(&made)))
     {
         return Ok(());
     }
-    let why: Option<String> = asked(py, "refusal", (x, dtype.flatten(), made))?;
+    let module = py.import(intern!(py, "dlx._libraries.array_method"))?;
+    let why = module.call_method1(intern!(py, "refusal"), (x, dtype.flatten(), made))?;
+    let why: Option<String> = why.extract()?;
     why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
 }
 
-/// What a function of `python/dlx/_libraries/array_method.py` answers.
-pub(super) fn asked<'py, A: PyCallArgs<'py>, T: FromPyObjectOwned<'py>>(
-    py: Python<'py>,
-    name: &str,
-    of: A,
-) -> PyResult<T> {
-    let module = py.import(intern!(py, "dlx._libraries.array_method"))?;
-    module.call_method1(name, of)?.extract().map_err(Into::into)
+/// What a function of `python/dlx/_libraries/array_method.py` answers about `x`.
+pub(super) fn asked<'py>(x: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let module = x.py().import("dlx._libraries.array_method")?;
+    module.call_method1(name, (x,))
 }
 
 /// Whether the class of `x` has the dtypes of several columns and not one of its own.
@@ -131,7 +125,7 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         return Ok(None);
     };
     if is_table(x) {
-        method = asked::<_, Py<PyAny>>(x.py(), "matrix", (x,))?.into_bound(x.py());
+        method = asked(x, "matrix")?;
     }
     let (one, is_ours) = array(x, &method, None)?;
     if is_ours {

@@ -7,7 +7,6 @@ use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_in_type;
 
 /// Refuses what pyarrow would export wrongly, whatever `sys.modules` says.
@@ -30,15 +29,7 @@ pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
 #[cold]
 #[inline(never)]
 fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = x.py();
-    let Some(kind) = attribute(x, intern!(py, "type"))? else {
-        return Ok(());
-    };
-    let name = attribute(&kind, intern!(py, "extension_name"))?;
-    if !name.map_or(Ok(false), |name| name.eq("arrow.fixed_shape_tensor"))? {
-        return Ok(());
-    }
-    let module = py.import(intern!(py, "dlx._libraries.arrow"))?;
-    module.call_method1(intern!(py, "check"), (x,))?;
+    let module = x.py().import(intern!(x.py(), "dlx._libraries.arrow"))?;
+    module.call_method1(intern!(x.py(), "check"), (x,))?;
     Ok(())
 }

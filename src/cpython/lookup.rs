@@ -60,25 +60,6 @@ pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(dict == 0 && looks_alike(class.as_type_ptr(), &raw mut ffi::PyBaseObject_Type))
 }
 
-/// Whether objects of `class` look up attributes as `object` does, before they ask `__getattr__`.
-pub(crate) fn looks_up_usually(py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
-    is_inherited(
-        class,
-        &raw mut ffi::PyBaseObject_Type,
-        intern!(py, "__getattribute__"),
-    )
-}
-
-/// Whether `class` has under `name` what `root`, a base of it, has.
-#[inline(always)]
-fn is_inherited(
-    class: *mut ffi::PyTypeObject,
-    root: *mut ffi::PyTypeObject,
-    name: &Bound<'_, PyString>,
-) -> bool {
-    found(class, name).is_some_and(|own| Some(own) == found(root, name))
-}
-
 /// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
 #[inline(always)]
 pub(crate) fn reports_its_class(py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
@@ -102,7 +83,8 @@ pub(crate) fn reports_its_class(py: Python<'_>, class: *mut ffi::PyTypeObject) -
 pub(crate) fn is_asked_by_type(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
     let (meta, root) = (class.get_type_ptr(), &raw mut ffi::PyType_Type);
     let name = intern!(class.py(), "__instancecheck__");
-    (meta == root || is_inherited(meta, root, name)) && reports_its_class(x.py(), x.get_type_ptr())
+    let is_usual = || found(meta, name).is_some_and(|own| Some(own) == found(root, name));
+    (meta == root || is_usual()) && reports_its_class(x.py(), x.get_type_ptr())
 }
 
 /// `_PyObject_GetDictPtr`: where an object points to its dict, or NULL.

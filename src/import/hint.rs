@@ -12,12 +12,10 @@ use crate::types::error::{caused, type_name};
 ///
 /// Attaches through PyO3, because this runs Python code for a table function, too.
 #[cold]
-pub(crate) fn of(x: &Bound<'_, PyAny>) -> Option<String> {
+fn of(x: &Bound<'_, PyAny>, name: &str) -> Option<String> {
     let ask = |py: Python<'_>| {
         let module = py.import("dlx._libraries.hints")?;
-        module
-            .call_method1("tensor", (x,))?
-            .extract::<Option<String>>()
+        module.call_method1(name, (x,))?.extract::<Option<String>>()
     };
     // Without an answer the error says what dlx takes.
     Python::attach(|py| ask(py).unwrap_or(None))
@@ -26,7 +24,7 @@ pub(crate) fn of(x: &Bound<'_, PyAny>) -> Option<String> {
 /// The error `message` about an answer of `x` that is not what the protocol says, with a hint if there is one.
 #[cold]
 pub(crate) fn nonsense(x: &Bound<'_, PyAny>, message: String) -> PyErr {
-    PyTypeError::new_err(match of(x) {
+    PyTypeError::new_err(match of(x, "tensor") {
         Some(hint) => format!("{message}; {hint}"),
         None => message,
     })
@@ -63,14 +61,10 @@ pub(crate) fn not_a_class(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
 /// The error for an object without the protocol (R61): what it is and what to pass, or what dlx takes.
 #[cold]
 pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
-    let hint = of(x);
+    let hint = of(x, "missing");
     PyAttributeError::new_err(format!(
         "{} has no {missing}; {}",
         type_name(&x.get_type()),
-        hint.as_deref().unwrap_or(
-            "from_dlpack takes objects with an exchange table, objects with __dlpack__ and __dlpack_device__, DLPack \
-             capsules, Python buffers, and objects with __array_struct__, __array_interface__, \
-             __cuda_array_interface__, __arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
-        )
+        hint.as_deref().unwrap_or("expected a tensor")
     ))
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["decides", "is_whole", "matrix", "refusal"]
+__all__ = ["decides", "is_whole", "matrix", "misses", "refusal"]
 
 
 def refusal(x: Any, dtype: Any, made: Any) -> str | None:
@@ -34,14 +34,16 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
             return f"{name} has columns of several dtypes, as {dtype} and {other}"
     if not _is_same(dtype, made):
         words = elements.of_dtype(dtype)
-        if words not in (None, elements.NUMBERS):
+        if words not in (None, elements.NUMBERS) and made.kind not in "biufc":
             return f"{name} has {words}; expected numbers"
+        if made.kind in "Of" and misses(x):
+            return _missing(x)
         return (
             f"{name} has the dtype {dtype}, and the array that it makes of itself has "
             f"{made}; pass x.to_numpy(dtype) or numpy.asarray(x, dtype) with the dtype "
             "that is meant"
         )
-    if _has_nulls(dtype) and _misses(x):
+    if _has_nulls(dtype) and misses(x):
         return _missing(x)
     return None
 
@@ -81,13 +83,13 @@ def _nulls(x: Any) -> int | None:
 def matrix(x: Any) -> Callable[[], Any]:
     """Return what makes an array of a table whose columns may be of one dtype.
 
-    For several columns of an extension dtype `pandas.DataFrame.__array__` makes objects.
+    For several of an extension dtype, `pandas.DataFrame.__array__` makes objects.
     """
     columns = elements.of_table(x) or ()
     for column in columns[:1]:
         known = next((each for each in _stored(column) if each is not None), None)
         if known is not None and all(_equals(column, each) for each in columns):
-            if _misses(x):
+            if misses(x):
                 raise BufferError(_missing(x))
             return partial(x.to_numpy, known)
     made: Callable[[], Any] = x.__array__
@@ -102,8 +104,8 @@ def _stored(dtype: Any) -> list[Any]:
 
 def _missing(x: Any) -> str:
     return (
-        f"{type_name(type(x))} has missing values, which DLPack lacks, and the array that it "
-        "makes of itself has numbers in their places"
+        f"{type_name(type(x))} has missing values, which DLPack cannot represent, and "
+        "the array that it makes of itself has others in their places"
     )
 
 
@@ -141,10 +143,12 @@ def _equals(made: Any, dtype: Any) -> bool:
         return False
 
 
-def _misses(x: Any) -> bool:
+def misses(x: Any) -> bool:
     """Whether values are missing, by the method of pandas, xarray or polars."""
     import numpy
 
+    if type(nulls := getattr(x, "null_count", None)) is int:
+        return nulls != 0  # of pyarrow
     for name in ("isna", "isnull", "null_count"):
         if (ask := getattr(x, name, None)) is not None:
             return bool(numpy.any(numpy.asarray(ask())))

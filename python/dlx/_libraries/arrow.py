@@ -16,6 +16,9 @@ def check(x: Any) -> None:
     that is null itself. A single tensor whose type has a permutation exports the
     strides of another shape; the array of it exports the right ones.
     """
+    kind = getattr(x, "type", None)
+    if getattr(kind, "extension_name", None) != "arrow.fixed_shape_tensor":
+        return
     if (storage := getattr(x, "storage", None)) is not None:
         if nulls := storage.flatten().null_count:
             raise BufferError(
@@ -23,7 +26,7 @@ def check(x: Any) -> None:
                 "DLPack cannot represent; pass x.storage.flatten().fill_null(value), "
                 "its elements in one row, and reshape the result"
             )
-    elif (order := x.type.permutation) is not None and list(order) != sorted(order):
+    elif (order := kind.permutation) is not None and list(order) != sorted(order):
         raise BufferError(
             "the FixedShapeTensorScalar has a permutation, for which pyarrow exports "
             "wrong strides; pass the array that it is of, dlx.from_dlpack(array)[i]"

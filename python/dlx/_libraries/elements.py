@@ -17,7 +17,7 @@ SEVERAL = "columns of several dtypes"
 
 # By what the libraries call their dtypes, in lower case; the first that fits counts.
 _WORDS = (
-    (r"(large_)?(utf8|str(?!uct))|<u\d|[<=>]?str|dtype\(.<u", "strings"),
+    (r"(large_)?(utf8|str(?!uct))|<u\d|[<=>]?str(?!uct)|dtype\(.<u", "strings"),
     (r"categor|enum|dictionary", "categories"),
     (r"period", "periods"),
     (r"interval", "intervals"),
@@ -79,3 +79,34 @@ def of(x: Any) -> str | None:
         return words or of_dtype(x.__array__().dtype)
     except Exception:
         return None
+
+
+# By Arrow's format strings; the first that begins so counts.
+_FORMATS = {
+    "b": "booleans of one bit each",
+    "n": "nulls alone",
+    **dict.fromkeys(("u", "U", "vu"), "strings"),
+    **dict.fromkeys(("z", "Z", "vz", "w:"), "bytes"),
+    "d:": "decimals",
+    "td": "dates",
+    "tt": "times of day",
+    "ts": "timestamps",
+    "tD": "durations",
+    "ti": "calendar intervals",
+    "+s": "structs, as a table has: pass one column",
+    "+": "lists",
+}
+_LETTERS = {"s": "s", "m": "ms", "u": "µs", "n": "ns"}
+
+
+def of_format(text: str, is_dictionary: bool) -> str:
+    """Say in plain words what elements of a format of Arrow are."""
+    if is_dictionary:
+        return "categories (indices of a dictionary)"
+    for start, words in _FORMATS.items():
+        if text == start or (len(start) == 2 and text.startswith(start)):
+            unit = _LETTERS.get(text[2:3]) if start in ("tt", "ts", "tD") else None
+            return f"{words} in {unit}" if unit else words
+    if text.startswith("+"):
+        return _FORMATS["+"]
+    return f"elements of the format {text!r}"
