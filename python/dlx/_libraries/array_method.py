@@ -26,12 +26,13 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
     """
     name = type_name(type(x))
     if dtype is None:
-        columns = elements.of_table(x) or ()
-        if not len(columns):
+        columns = elements.of_table(x)
+        if not columns:
             return None
-        dtype, *others = columns
-        if other := next((each for each in others if not _equals(dtype, each)), None):
-            return f"{name} has columns of several dtypes, as {dtype} and {other}"
+        dtype = columns[0]
+        for other in columns:
+            if not _equals(dtype, other):
+                return f"{name} has columns of several dtypes, as {dtype} and {other}"
     if not _is_same(dtype, made):
         words = elements.of_dtype(dtype)
         if words not in (None, elements.NUMBERS) and made.kind not in "biufc":

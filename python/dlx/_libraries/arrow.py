@@ -16,7 +16,7 @@ def check(x: Any) -> None:
     that is null itself. A single tensor whose type has a permutation exports the
     strides of another shape; the array of it exports the right ones.
     """
-    kind = getattr(x, "type", None)
+    kind: Any = getattr(x, "type", None)
     if getattr(kind, "extension_name", None) != "arrow.fixed_shape_tensor":
         return
     if (storage := getattr(x, "storage", None)) is not None:

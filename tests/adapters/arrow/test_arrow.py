@@ -164,7 +164,7 @@ TYPES: dict[str, tuple[Any, str]] = {
 def test_another_type_is_refused_by_what_it_has(
     source: Any, message: str, show: Show
 ) -> None:
-    """R63: the error says what it has, in no letters of Arrow's, and what it may have."""
+    """R63: in words, not by the letters of Arrow, and what it may have."""
     with pytest.raises(BufferError, match=f"array has {message}.*; expected integers"):
         dlx.from_dlpack(show(source))
 
