@@ -144,7 +144,7 @@ def _has_no_numbers(leaf: Any) -> bool:
     try:
         _core.from_dlpack(leaf)
     except BufferError:
-        from .._libraries import elements
+        from . import elements
 
         return elements.of(leaf) not in (None, elements.NUMBERS)
     except (AttributeError, TypeError):

@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from math import nan
 
+from .._containers import elements
 from .._core import type_name
-from . import elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

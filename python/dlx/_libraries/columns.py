@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from . import elements
+from .._containers import elements
 from .array_method import misses
 
 TYPE_CHECKING = False

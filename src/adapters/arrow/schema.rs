@@ -118,12 +118,12 @@ pub(super) fn extended(name: &[u8], what: &str) -> Error {
     ))
 }
 
-/// The error for a format that is not accepted, in the words of `python/dlx/_libraries/elements.py`.
+/// The error for a format that is not accepted, in the words of `python/dlx/_containers/elements.py`.
 #[cold]
 fn refused(format: &CStr, is_dictionary: bool) -> Error {
     let format = format.to_string_lossy();
     let words = Python::attach(|py| {
-        let module = py.import("dlx._libraries.elements")?;
+        let module = py.import("dlx._containers.elements")?;
         let words = module.call_method1("of_format", (&format, is_dictionary))?;
         words.extract::<String>()
     });

@@ -58,7 +58,7 @@ def test_a_table_of_one_dtype_is_a_matrix(code: str) -> None:
     x = made(code)
     for found in (dlx.convert(x, np), dlx.convert_tree([x], np)[0]):
         assert found.tolist() == WANT
-        assert str(found.dtype) in str(list(x.dtypes)[0]).lower()
+        assert str(found.dtype) in str(next(iter(x.dtypes))).lower()
 
 
 @pytest.mark.parametrize("code", OTHERS)
@@ -89,19 +89,7 @@ def test_a_bool_column_of_bits_is_copied_to_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    [
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "float32",
-        "float64",
-    ],
+    "dtype", [f"{kind}{8 * size}" for kind in ("int", "uint") for size in (1, 2, 4, 8)]
 )
 def test_a_column_in_pieces_is_copied(dtype: str) -> None:
     """Every number, of its dtype; `copy=False` refuses."""
