@@ -83,6 +83,8 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.record_batch({'name': [1, 2]})", "a table", [1, 2]),
     ("xr.DataArray(['b', 'a'])", "strings", [1, 0]),
     ("xr.DataArray(np.array([5], 'M8[ns]'))", "timestamps in ns", [5]),
+    ("xr.DataArray(pd.array([1, None]))", "numbers and nulls", [1, 7]),
+    ("xr.DataArray(pd.Categorical(['b', 'a']))", "categories", [1, 0]),
     ("xr.DataArray(np.array([1, 2], object))", "Python objects", [1, 2]),
 ]
 LIBRARIES = {"pd": "pandas", "pl": "polars", "pa": "pyarrow", "xr": "xarray"}

@@ -76,7 +76,11 @@ def of(x: Any) -> str | None:
             return of_dtype(columns[0]) if columns else NUMBERS
         dtype = getattr(x, "dtype", None)
         words = of_dtype(getattr(x, "type", None) if dtype is None else dtype)
-        return words or of_dtype(x.__array__().dtype)
+        if words is None:
+            # Numbers may be what stores something else.
+            made = of_dtype(x.__array__().dtype)
+            return None if made == NUMBERS else made
+        return words
     except Exception:
         return None
 

@@ -29,10 +29,9 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
         columns = elements.of_table(x)
         if not columns:
             return None
+        if (why := _several(x, columns)) is not None:
+            return why
         dtype = columns[0]
-        for other in columns:
-            if not _equals(dtype, other):
-                return f"{name} has columns of several dtypes, as {dtype} and {other}"
     if not _is_same(dtype, made):
         words = elements.of_dtype(dtype)
         if words not in (None, elements.NUMBERS) and made.kind not in "biufc":
@@ -86,7 +85,11 @@ def matrix(x: Any) -> Callable[[], Any]:
 
     For several of an extension dtype, `pandas.DataFrame.__array__` makes objects.
     """
-    columns = elements.of_table(x) or ()
+    columns = elements.of_table(x) or []
+    if columns and (why := _several(x, columns)):
+        raise BufferError(why)
+    if (words := elements.of(x)) not in (None, elements.NUMBERS, "categories"):
+        raise BufferError(f"{type_name(type(x))} has {words}; expected numbers")
     for column in columns[:1]:
         known = next((each for each in _stored(column) if each is not None), None)
         if known is not None and all(_equals(column, each) for each in columns):
@@ -95,6 +98,15 @@ def matrix(x: Any) -> Callable[[], Any]:
             return partial(x.to_numpy, known)
     made: Callable[[], Any] = x.__array__
     return made
+
+
+def _several(x: Any, columns: list[Any]) -> str | None:
+    """Say which dtypes the columns of a table have, if they have several."""
+    dtype, name = columns[0], type_name(type(x))
+    for other in columns:
+        if not _equals(dtype, other):
+            return f"{name} has columns of several dtypes, as {dtype} and {other}"
+    return None
 
 
 def _stored(dtype: Any) -> list[Any]:

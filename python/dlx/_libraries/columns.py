@@ -67,6 +67,8 @@ _XARRAY = {
     "timestamps": "x.data.view('int64')",
     "dates": "x.data.view('int64')",
     "durations": "x.data.view('int64')",
+    "categories": "x.data.codes, a number for each",
+    "missing": "x.data.to_numpy(dtype, na_value=value) with a numeric dtype",
     "Python objects": "x.data.astype(dtype) with a numeric dtype if each is a number",
     "": "x.data",
 }

@@ -42,6 +42,7 @@ OTHERS = [
     "pl.DataFrame({'a': [1., None], 'b': [3., 4.]})",
     "pl.DataFrame({'a': [1, None]})",
     "pl.DataFrame({'a': ['1', '2']})",
+    "pl.DataFrame({'a': [2**70]}, schema={'a': pl.Int128})",
 ]
 
 
@@ -105,6 +106,17 @@ def test_a_column_in_pieces_is_copied(dtype: str) -> None:
         assert t.numpy().tolist() == np.concatenate(parts).tolist()
         with pytest.raises(BufferError):
             dlx.from_dlpack(x, copy=False)
+
+
+def test_an_extension_type_in_pieces_is_no_number() -> None:
+    """As one in one piece is refused: what stores it is not all of its meaning."""
+    pa = requires("pyarrow")
+    for kind in (pa.opaque(pa.int32(), "a", "b"), pa.bool8()):
+        part = pa.array([1, 2], kind.storage_type)
+        part = pa.ExtensionArray.from_storage(kind, part)
+        for parts in ([part], [part, part]):
+            with pytest.raises(BufferError):
+                dlx.from_dlpack(pa.chunked_array(parts))
 
 
 def test_rows_of_one_length_are_taken_without_nulls_inside() -> None:
