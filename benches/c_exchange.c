@@ -34,6 +34,18 @@ static PyObject *address(PyObject *module, PyObject *const *args, Py_ssize_t nar
     return PyLong_FromVoidPtr((char *)view.data + view.byte_offset);
 }
 
+/* The arguments of a call. */
+static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    DLTensor views[8];
+    (void)module;
+    if (nargs > 8) return PyErr_Format(PyExc_TypeError, "at most 8 arguments");
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        const DLPackExchangeAPI *api = lookup(Py_TYPE(args[i]));
+        if (api == NULL || api->dltensor_from_py_object_no_sync(args[i], &views[i]) != 0) return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *from_protocol(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     if (!one_argument(nargs)) return NULL;
@@ -156,6 +168,7 @@ static PyObject *allocator_loop(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
+    {"take", METHOD(take), METH_FASTCALL, "take(*tensors): the table's view of each."},
     {"from_table", METHOD(from_table), METH_FASTCALL, "from_table(x): Tensor, by the table of type(x)."},
     {"address", METHOD(address), METH_FASTCALL, "address(x): int, by the table of type(x)."},
     {"from_protocol", METHOD(from_protocol), METH_FASTCALL, "from_protocol(x): Tensor, by __dlpack__."},

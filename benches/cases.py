@@ -84,6 +84,9 @@ _TORCH_OUT = ("torch.from_dlpack(dlx)", "torch.from_dlpack(d)")
 _LAUNCH = ("dlx.launcher, three torch tensors", "launch(t, t2, t3)")
 _LAUNCH_OUT = ("dlx.launcher, the third written", "launch_out(t, t2, t3)")
 _CALL = ("tvm-ffi call, three dlx tensors", "nop(d, d2, d3)")
+_HEADER_TORCH = ("dlpack_exchange.h, three torch tensors", "h.take(t, t2, t3)")
+_HEADER_DLX = ("dlpack_exchange.h, three dlx tensors", "h.take(d, d2, d3)")
+_HEADER_NUMPY = ("dlpack_exchange.h, three ndarrays", "h.take(a, a2, a3)")
 _MIXIN_TORCH = ("tvm-ffi call, three MyArr over torch", "nop(mt, mt2, mt3)")
 _MIXIN_NUMPY = ("tvm-ffi call, three MyArr over ndarrays", "nop(ma, ma2, ma3)")
 _MIXIN_DLX = ("tvm-ffi call, three MyArr over dlx", "nop(md, md2, md3)")
@@ -194,6 +197,50 @@ ROWS = [
     Row(*_TVM_OUT, "tvm_ffi.from_dlpack(C Tensor)", "tvm_ffi.from_dlpack(k)"),
     Row(*_TORCH_OUT, "torch.from_dlpack(ndarray)", "torch.from_dlpack(a)"),
     Row(*_TORCH_OUT, "torch.from_dlpack(C Tensor)", "torch.from_dlpack(k)"),
+    # Arguments of C and C++ by dlpack_exchange.h, against other ways to take them.
+    Row(*_HEADER_TORCH, "C by hand, unchecked", "c.take(t, t2, t3)"),
+    Row(*_HEADER_TORCH, "tvm-ffi", "nop(t, t2, t3)"),
+    Row(*_HEADER_TORCH, "nanobind", "nb.take3(t, t2, t3)"),
+    Row(
+        "dlpack_exchange.h, DLX_AS_EXPORTED",
+        "h.take_as_exported(t, t2, t3)",
+        "C by hand, unchecked",
+        "c.take(t, t2, t3)",
+    ),
+    Row(*_HEADER_DLX, "tvm-ffi", "nop(d, d2, d3)"),
+    Row(*_HEADER_DLX, "nanobind", "nb.take3(d, d2, d3)"),
+    Row(*_HEADER_NUMPY, "nanobind", "nb.take3(a, a2, a3)"),
+    Row(*_HEADER_NUMPY, "pybind11", "pb.take3(a, a2, a3)"),
+    Row(
+        "dlpack_exchange.h and NumPy's, three ndarrays",
+        "hn.take(a, a2, a3)",
+        "pybind11",
+        "pb.take3(a, a2, a3)",
+    ),
+    Row(
+        "dlpack_exchange.h, three jax arrays",
+        "h.take(j, j2, j3)",
+        "nanobind",
+        "nb.take3(j, j2, j3)",
+    ),
+    _mixin(
+        "dlpack_exchange.h, three MyArr over torch",
+        "h.take(mt, mt2, mt3)",
+        "tvm-ffi",
+        "nop(mt, mt2, mt3)",
+    ),
+    Row(
+        "nanobind, three torch tensors as dlx::view",
+        "nb.view3(t, t2, t3)",
+        "as nb::ndarray",
+        "nb.take3(t, t2, t3)",
+    ),
+    Row(
+        "pybind11, three ndarrays as dlx::view",
+        "pb.view3(a, a2, a3)",
+        "as py::array_t",
+        "pb.take3(a, a2, a3)",
+    ),
     # A Python class, against the object in its attribute.
     _mixin(*_MIXIN_TORCH, "three torch tensors", "nop(t, t2, t3)"),
     _mixin(*_MIXIN_NUMPY, "three torch tensors", "nop(t, t2, t3)"),

@@ -1,8 +1,9 @@
 """Build and load the extensions that dlx is compared with, for this Python.
 
-Hand-written C (`c_exchange.c`, `c_device.c`), what a user of nanobind would write
-(`nb_exchange.cpp`) and what a user of dlpark would (`dlpark_exchange`). Builds are kept
-until a source changes.
+Hand-written C (`c_exchange.c`, `c_device.c`), and what a user would write of
+`dlpack_exchange.h` (`header_exchange.c`), of nanobind and pybind11 (`nb_exchange.cpp`,
+`pb_exchange.cpp`), and of dlpark (`dlpark_exchange`). Builds are kept until a source
+changes.
 """
 
 import importlib
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
+HEADERS = HERE.parent / "include"
 BUILD = HERE.parent / "build"
 TAG = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -40,7 +42,8 @@ def compiled(
     """Compile an extension, unless it is newer than its sources, and import it."""
     folder = BUILD / f"bench-{TAG}"
     target = folder / f"{name}{SUFFIX}"
-    own = [path for kind in ("*.c", "*.h", "*.cpp") for path in HERE.glob(kind)]
+    kinds = ("*.c", "*.h", "*.cpp", "*.hpp")
+    own = [path for kind in kinds for at in (HERE, HEADERS) for path in at.glob(kind)]
     newest = max(path.stat().st_mtime for path in own)
     if not target.exists() or target.stat().st_mtime < newest:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,12 +69,12 @@ def load(name: str, path: Path) -> ModuleType:
     return module
 
 
-def in_c(name: str, *sources: str) -> ModuleType:
-    """Build hand-written C; tvm-ffi has `dlpack.h`."""
+def in_c(name: str, *sources: str, flags: Iterable[str] = ()) -> ModuleType:
+    """Build C; tvm-ffi has `dlpack.h`."""
     compiler = [*shlex.split(os.environ.get("CC", "cc")), "-O3"]
-    compiler += ["-Wall", "-Wextra", "-Werror"]
+    compiler += ["-Wall", "-Wextra", "-Werror", *flags]
     paths = [HERE / source for source in sources]
-    return compiled(name, compiler, paths, [folder_of("tvm_ffi") / "include"])
+    return compiled(name, compiler, paths, [HEADERS, folder_of("tvm_ffi") / "include"])
 
 
 def by_hand() -> ModuleType:
@@ -84,15 +87,39 @@ def on_device() -> ModuleType:
     return in_c("c_device", "c_device.c", "null_cuda.c")
 
 
-def nanobind() -> ModuleType:
-    """Build what a user of nanobind would write, with nanobind's own flags."""
-    package = folder_of("nanobind")
+def header() -> ModuleType:
+    """Build functions of `dlpack_exchange.h`."""
+    return in_c("header_exchange", "header_exchange.c")
+
+
+def header_with_numpy() -> ModuleType:
+    """Build the same after NumPy's header."""
+    numpy = folder_of("numpy") / "_core" / "include"
+    flags = ["-DWITH_NUMPY", "-isystem", str(numpy)]
+    return in_c("header_numpy", "header_exchange.c", flags=flags)
+
+
+def in_cpp(name: str, sources: Iterable[Path], includes: Iterable[Path]) -> ModuleType:
+    """Build C++ with nanobind's own flags."""
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     compiler += ["-std=c++17", "-O3", "-DNDEBUG"]
     compiler += ["-fvisibility=hidden", "-fno-strict-aliasing"]
+    includes = (HEADERS, folder_of("tvm_ffi") / "include", *includes)
+    return compiled(name, compiler, sources, includes)
+
+
+def nanobind() -> ModuleType:
+    """Build what a user of nanobind would write."""
+    package = folder_of("nanobind")
     sources = (HERE / "nb_exchange.cpp", package / "src" / "nb_combined.cpp")
     includes = (package / "include", package / "ext" / "robin_map" / "include")
-    return compiled("nb_exchange", compiler, sources, includes)
+    return in_cpp("nb_exchange", sources, includes)
+
+
+def pybind11() -> ModuleType:
+    """Build what a user of pybind11 would write."""
+    includes = [folder_of("pybind11") / "include"]
+    return in_cpp("pb_exchange", [HERE / "pb_exchange.cpp"], includes)
 
 
 def dlpark() -> ModuleType:
@@ -110,4 +137,11 @@ def dlpark() -> ModuleType:
     return load("dlpark_exchange", built)
 
 
-EXTENSIONS = {"c": by_hand, "nb": nanobind, "dlpark": dlpark}
+EXTENSIONS = {
+    "c": by_hand,
+    "h": header,
+    "hn": header_with_numpy,
+    "nb": nanobind,
+    "pb": pybind11,
+    "dlpark": dlpark,
+}

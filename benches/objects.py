@@ -67,7 +67,7 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
         d_table = dlx.Tensor.__dlpack_c_exchange_api__
         scope |= {"d": d, "d2": d2, "d3": d3, "d_table": d_table}
     if jnp := libraries.get("jnp"):
-        scope["j"] = jnp.ones((3, 4))
+        scope |= {f"j{i}": jnp.ones((3, 4)) for i in ("", 2, 3)}
         if dlx:
             # JAX shares what is aligned to 64 bytes.
             scope["aj"] = dlx.empty((3, 4), "float32").numpy()

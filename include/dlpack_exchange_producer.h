@@ -1,13 +1,13 @@
-/* dlpack_exchange_producer.h: classes whose tensors every Python array library takes, and results
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dlpack_exchange_producer.h: classes whose tensors every Python array library takes, and results
  * in the library of an argument, by DLPack 1.3.
  *
  * Copy this file beside dlpack_exchange.h, which it includes, and whose first comment holds here.
  *
  *   DLX_PRODUCER                        a class with an exchange table and __dlpack__
  *   dlx_empty_like, dlx_export_like     a result in the library of an argument
- *   dlx_object                          a result without an argument to go by
- *
- * SPDX-License-Identifier: Apache-2.0 */
+ *   dlx_object                          a result without an argument to go by */
 #ifndef DLPACK_EXCHANGE_PRODUCER_H
 #define DLPACK_EXCHANGE_PRODUCER_H
 #include "dlpack_exchange.h"

@@ -1,9 +1,11 @@
-/* dlpack_exchange_streams.h: the streams of arguments around a launch on a device, by DLPack 1.3.
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dlpack_exchange_streams.h: the streams of arguments around a launch on a device, by DLPack 1.3.
  *
  * Copy this file beside dlpack_exchange.h, which it includes, and whose first comment holds here.
  * Include cuda_runtime_api.h or cuda.h before. A project that loads its driver itself, or HIP,
  * defines DLX_EVENT, the type of events, and six macros; what they give is 0 if it succeeded, and
- * DLX_EVENT_PENDING gives whether the work before the event still runs.
+ * DLX_EVENT_PENDING is 0 only if the work before the event is known to be done.
  *
  *   dlx_join             the work waits for the libraries that the arguments are of
  *   dlx_release_after    the libraries wait for the work, without anybody's thread waiting
@@ -15,9 +17,7 @@
  *     launch(views[0].tensor.data, on.handle);
  *     if (dlx_release_after(views, n, &on) < 0) return NULL;
  *
- * The streams' device is current. A driver that fails is a RuntimeError.
- *
- * SPDX-License-Identifier: Apache-2.0 */
+ * From dlx_join on the streams' device is current. A driver that fails is a RuntimeError. */
 #ifndef DLPACK_EXCHANGE_STREAMS_H
 #define DLPACK_EXCHANGE_STREAMS_H
 #include "dlpack_exchange.h"
@@ -27,7 +27,7 @@
 #define DLX_EVENT_CREATE(event) cudaEventCreateWithFlags(event, cudaEventDisableTiming)
 #define DLX_EVENT_RECORD(event, stream) cudaEventRecord(event, (cudaStream_t)(stream))
 #define DLX_EVENT_AWAIT(stream, event) cudaStreamWaitEvent((cudaStream_t)(stream), event, 0)
-#define DLX_EVENT_PENDING(event) (cudaEventQuery(event) == cudaErrorNotReady)
+#define DLX_EVENT_PENDING(event) (cudaEventQuery(event) != cudaSuccess)
 #define DLX_EVENT_WAIT(event) cudaEventSynchronize(event)
 #define DLX_EVENT_DESTROY(event) cudaEventDestroy(event)
 #elif !defined(DLX_EVENT) && defined(CUDA_VERSION)
@@ -35,7 +35,7 @@
 #define DLX_EVENT_CREATE(event) cuEventCreate(event, CU_EVENT_DISABLE_TIMING)
 #define DLX_EVENT_RECORD(event, stream) cuEventRecord(event, (CUstream)(stream))
 #define DLX_EVENT_AWAIT(stream, event) cuStreamWaitEvent((CUstream)(stream), event, 0)
-#define DLX_EVENT_PENDING(event) (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+#define DLX_EVENT_PENDING(event) (cuEventQuery(event) != CUDA_SUCCESS)
 #define DLX_EVENT_WAIT(event) cuEventSynchronize(event)
 #define DLX_EVENT_DESTROY(event) cuEventDestroy(event)
 #endif
@@ -47,8 +47,8 @@
 /* After a dlx_borrow_all that returned 1: `on` waits for the libraries. */
 static inline int dlx_join(const dlx_view *vs, Py_ssize_t n, const dlx_stream *on);
 
-/* Releases views whose elements `on` works on: on every path after a launch, instead of
- * dlx_release_all. A library that works on another stream waits for `on`, so it may write to the
+/* Releases views whose elements `on` works on, lent ones too: on every path after a launch, instead
+ * of dlx_release_all. A library that works on another stream waits for `on`, so it may write to the
  * memory afterwards, or reuse it; what is to be deleted and is not ordered so waits for an event.
  * If the driver fails, that memory is kept for good, never freed too early. While `on` is captured
  * into a graph, only libraries that work on it may lend: the events would join the capture. */
@@ -58,7 +58,8 @@ static inline int dlx_release_after(dlx_view *vs, Py_ssize_t n, const dlx_stream
 static inline int dlx_order(void *waiter, void *signaller);
 
 /* Deletes what waited for work that is done by now, the oldest first, up to one whose work is not;
- * if DLX_LATE wait, waits for the oldest. dlx_release_after calls it, and so may others. */
+ * if DLX_LATE wait, waits for the oldest. dlx_release_after calls it; so may others, with a current
+ * device and outside of captures, where no further launch comes that would. */
 static inline void dlx_collect(void);
 
 /* ===== how it works ===== */
@@ -104,7 +105,7 @@ static PyMutex dlx__late_lock;
 static inline void dlx_collect(void) {
     for (;;) {
         dlx__late late;
-        int full, taken;
+        int full, taken, failed = 0;
         DLX__LOCK();
         late = dlx__late_ring[dlx__late_first];
         full = dlx__late_count == DLX_LATE;
@@ -114,11 +115,11 @@ static inline void dlx_collect(void) {
         if (!taken) return;
         if (full) {
             Py_BEGIN_ALLOW_THREADS
-            (void)DLX_EVENT_WAIT(late.event);
+            failed = DLX_EVENT_WAIT(late.event) != 0;
             Py_END_ALLOW_THREADS
         }
         (void)DLX_EVENT_DESTROY(late.event);
-        dlx__delete_attached(late.managed, late.legacy);
+        if (!failed) dlx__delete_attached(late.managed, late.legacy);
     }
 }
 

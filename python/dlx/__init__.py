@@ -47,7 +47,11 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     Give = Literal["address", "pointer", "tensor"]
     Parameters = str | int | Iterable[str | int]
-    DTypes = _DTypeLike | Mapping[str | int, _DTypeLike | None]
+    DTypes = (
+        _DTypeLike | Mapping[str | int, _DTypeLike | None] | list[_DTypeLike | None]
+    )
+    Shapes = str | Mapping[str | int, str | None] | list[str | None]
+    Sizes = str | int | Mapping[str | int, str | int | None] | list[str | int | None]
     Launching = _StreamLike | Callable[[], _StreamLike | None]
 
 __all__ = [
@@ -143,7 +147,10 @@ if TYPE_CHECKING:
         give: Give = "address",
         out: Parameters = (),
         dtype: DTypes | None = None,
+        shape: Shapes | None = None,
+        size: Sizes | None = None,
         contiguous: bool = True,
+        align: int | None = None,
         devices: Literal["one", "any"] = "one",
         stream: Launching | None = None,
     ) -> Callable[..., R]: ...
@@ -155,7 +162,10 @@ if TYPE_CHECKING:
         give: Give = "address",
         out: Parameters = (),
         dtype: DTypes | None = None,
+        shape: Shapes | None = None,
+        size: Sizes | None = None,
         contiguous: bool = True,
+        align: int | None = None,
         devices: Literal["one", "any"] = "one",
         stream: Launching | None = None,
     ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
@@ -168,7 +178,10 @@ def launcher(
     give: Give = "address",
     out: Parameters = (),
     dtype: DTypes | None = None,
+    shape: Shapes | None = None,
+    size: Sizes | None = None,
     contiguous: bool = True,
+    align: int | None = None,
     devices: Literal["one", "any"] = "one",
     stream: Launching | None = None,
 ) -> Any:
@@ -186,8 +199,19 @@ def launcher(
     function raises.
 
     ``out`` names the parameters whose tensors are written to, by name or position.
-    ``dtype`` is the dtype of all tensors, or those of some parameters in a dict.
-    ``contiguous=False`` accepts all strides, which an address does not tell.
+    ``contiguous=False`` accepts all strides, which an address does not tell. ``align``
+    accepts addresses that are a multiple of as many bytes, a power of two.
+
+    ``dtype``, ``shape`` and ``size`` say what is accepted of all tensors, or in a dict
+    by parameter or a list by position of each; None accepts all. ``shape`` has a length
+    for each dimension, as in ``"n 3"``: a number, or a name, which stands for one
+    length in all tensors of the call. A name that an argument has is that argument's
+    value. ``"..."`` stands for any dimensions, the same ones wherever it is; ``"same"``
+    is that alone. ``size`` is how many elements, of the tensor's dtype, the kernel
+    touches, as in ``"2*n"``: tensors with fewer are refused, those with more are not,
+    as a kernel that takes a count need not touch all. Calls with either take 5 µs
+    more.
+
     ``devices="any"`` accepts tensors of several devices, and of the CPU with others;
     pinned and managed memory is accepted with every device.
 
@@ -196,13 +220,15 @@ def launcher(
 
     Raises ``BufferError`` before the call for tensors that `borrow` would refuse: of
     another dtype, on another device, not row-major, or not known to be writable and in
-    ``out``; and if nothing says which stream the function launches on. Raises
-    ``TypeError`` for a function whose calls do not run it (coroutines, generators) and
-    ``ValueError`` for ``out`` and ``dtype`` that name no parameter.
+    ``out``; for another shape or fewer elements; and if nothing says which stream the
+    function launches on. Raises ``TypeError`` for a function whose calls do not run it
+    (coroutines, generators), for a length that is no int, and for a call that passes
+    fewer arguments by position than options name, if the function has no signature.
+    Raises ``ValueError`` for options that name no parameter, and a negative length.
 
         >>> import numpy as np
         >>> from ctypes import c_double
-        >>> @dlx.launcher(out="y", dtype="float64")
+        >>> @dlx.launcher(out="y", dtype="float64", size="n")
         ... def double(x, y, n):
         ...     x, y = ((c_double * n).from_address(each) for each in (x, y))
         ...     for i in range(n):
@@ -215,9 +241,9 @@ def launcher(
     from ._functions.launcher import launched
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return launched(
-            function, give, out, dtype, contiguous, devices, stream, Pointer
-        )
+        accepts = {"dtype": dtype, "shape": shape, "size": size}
+        how = give, out, accepts, contiguous, align, devices, stream, Pointer
+        return launched(function, *how)
 
     return decorate if function is None else decorate(function)
 
@@ -275,7 +301,7 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
 
         >>> import numpy as np
         >>> dlx.as_pointer(np.ones(3))
-        dlx.Pointer to dlx.Tensor(float64[3], cpu)
+        dlx.Pointer to dlx.Tensor(float64[3], cpu, [1.0, 1.0, 1.0])
     """
     return Pointer(from_dlpack(x, stream=stream))
 
@@ -303,7 +329,7 @@ def share(
         >>> t = dlx.empty(3, "int8", shared=True)
         >>> with dlx.share(t) as handle:  # bytes(handle) goes to the other process
         ...     dlx.attach(bytes(handle))
-        dlx.Tensor(int8[3], cpu)
+        dlx.Tensor(int8[3], cpu, [0, 0, 0])
     """
     made: Handle = _door("share", "share")(x, copy, readonly, name)
     return made

@@ -27,7 +27,12 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
             )
 
         def __dlx_export__(self: object) -> object:
-            return getattr(self, exchange)
+            try:
+                return getattr(self, exchange)
+            except AttributeError:
+                if (missing := _missing(self, exchange)) is None:
+                    raise
+                raise missing from None
 
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
@@ -41,6 +46,32 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
             "or define a method, def __dlx_export__(self), "
             "that returns anything dlx.from_dlpack takes"
         )
+
+
+def _missing(x: object, exchange: str) -> AttributeError | None:
+    """Return the error for an instance without the attribute that it exports.
+
+    None if the class decides what that is.
+    """
+    from difflib import get_close_matches
+    from types import MemberDescriptorType
+
+    spaces = [vars(base) for base in type(x).__mro__]
+    found = [space[exchange] for space in spaces if exchange in space]
+    is_slot = bool(found) and isinstance(found[0], MemberDescriptorType)
+    if (found and not is_slot) or any("__getattr__" in space for space in spaces):
+        return None
+    there = [name for name in _state(x) if isinstance(name, str)]
+    close = get_close_matches(exchange, there, 1)
+    there = [*map(repr, there[:9]), *(["..."] if there[9:] else [])]
+    said = f"it has {', '.join(there)}" if there else "it has none"
+    return AttributeError(
+        f"exchange={exchange!r} names an attribute that this {type(x).__qualname__} "
+        f"does not have; {said}"
+        + "".join(f"; did you mean {each!r}?" for each in close),
+        name=exchange,
+        obj=x,
+    )
 
 
 def _define_protocol(cls: type) -> None:
@@ -90,14 +121,19 @@ def _beside(x: Any) -> dict[str, Any]:
     name = getattr(type(x).__dlx_export__, "__dlx_attribute__", None)
     if name is None:  # Its memory may be in any of them.
         return {}
-    state, exported = object.__getstate__(x), getattr(x, name)
-    parts = state if isinstance(state, tuple) else (state,)
-    found = {key: value for part in parts if part for key, value in part.items()}
+    exported = getattr(x, name)
     return {
         key: value
-        for key, value in found.items()
+        for key, value in _state(x).items()
         if key != name and value is not exported
     }
+
+
+def _state(x: object) -> dict[str, Any]:
+    """Return the attributes of an instance, in its dictionary and its slots."""
+    state = object.__getstate__(x)
+    parts = state if isinstance(state, tuple) else (state,)
+    return {key: value for part in parts if part for key, value in part.items()}
 
 
 def _set(made: Any, state: dict[str, Any]) -> None:

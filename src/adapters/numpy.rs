@@ -29,9 +29,7 @@ use crate::types::dtype;
 use crate::types::error::Error;
 
 use class::{NDARRAY, base};
-pub(crate) use class::{
-    has_arrays, is_class, is_native, is_ndarray, is_subclass_of_ndarray, is_time,
-};
+pub(crate) use class::{is_class, is_native, is_ndarray, is_subclass_of_ndarray, is_time};
 pub(crate) use fast::{fast, fast_if_array, row_major};
 pub(crate) use make::{array, of, of_tensor};
 

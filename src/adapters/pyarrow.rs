@@ -3,7 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -12,17 +11,11 @@ use crate::cpython::lookup::is_in_type;
 /// Refuses what pyarrow would export wrongly, whatever `sys.modules` says.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    if is_foreign(x.py(), x.get_type_ptr()) {
-        Ok(())
-    } else {
-        of_unknown(x)
+    // All of extension types have it.
+    match is_in_type(x.get_type_ptr(), intern!(x.py(), "from_storage")) {
+        Some(false) => Ok(()),
+        _ => of_unknown(x),
     }
-}
-
-/// Whether [`check`] has no question for objects of `class`: they lack what all of extension types have.
-#[inline(always)]
-pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
-    is_in_type(class, intern!(py, "from_storage")) == Some(false)
 }
 
 /// As [`check`], for what may be of Arrow's canonical type of tensors.

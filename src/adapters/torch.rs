@@ -30,7 +30,7 @@ use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
 pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
-use questions::{has_tangent, is_byte, is_lazy, is_whole};
+use questions::{ask, has_tangent, is_byte, is_lazy, is_whole};
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
 
@@ -130,12 +130,11 @@ fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     module.call_method1("only_exports", (x,))?.extract()
 }
 
-/// How to read tensors of the type of `x`, if it is torch's; does not import torch.
+/// How to read tensors of `class`, if it is torch's; does not import torch.
 #[inline(always)]
-pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
-    let class = x.get_type();
-    match base(&class)? {
-        Some(base) => of_tensor(x, &class, base).map(Some),
+pub(crate) fn kind(class: &Bound<'_, PyType>) -> PyResult<Option<TorchClass>> {
+    match base(class)? {
+        Some(base) => of_tensor(class, base).map(Some),
         None => Ok(None),
     }
 }
@@ -145,12 +144,13 @@ pub(crate) fn is_overridden(guards: &Guards, x: &Bound<'_, PyAny>) -> PyResult<b
     Ok(!guards.own.is_absent(x) && own::is_overridden(x)?)
 }
 
-fn of_tensor(
-    x: &Bound<'_, PyAny>,
-    class: &Bound<'_, PyType>,
-    base: &Bound<'_, PyType>,
-) -> PyResult<TorchClass> {
-    let (py, name) = (x.py(), intern!(x.py(), "__base__"));
+/// Whether `x` is a torch tensor with a `__dlpack__` of its own, which no tensor that is made of it has.
+pub(crate) fn decides(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(base(&x.get_type())?.is_some() && own::is_overridden(x)?)
+}
+
+fn of_tensor(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> PyResult<TorchClass> {
+    let (py, name) = (class.py(), intern!(class.py(), "__base__"));
     let above = class.getattr(name)?;
     let tensor = match above.is(base) {
         true => class.clone(),
@@ -165,7 +165,7 @@ fn of_tensor(
         true => TorchClass::Subclass,
         false => {
             TENSOR.get_or_init(py, || tensor.clone().unbind());
-            TorchClass::Plain(Guards::of(&plain, &tensor, base, x)?)
+            TorchClass::Plain(Guards::of(&plain, &tensor)?)
         }
     })
 }
@@ -229,8 +229,13 @@ impl TorchClass {
     /// Refuses a tensor that torch's `__dlpack__` would export wrongly, or would refuse only after a query that may end
     /// the process: see [`is_lazy_on_cpu`].
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+        let is = |name| ask(tensor, name);
+        let py = tensor.py();
         let (is_lazy, may_have_tangent) = match self {
-            Self::Plain(guards) => (guards.is_lazy(tensor)?, guards.may_have_tangent(tensor)),
+            Self::Plain(guards) => (
+                is(intern!(py, "is_neg"))? || is(intern!(py, "is_conj"))?,
+                guards.may_have_tangent(tensor),
+            ),
             Self::Subclass => (is_lazy(tensor)?, true),
         };
         if is_lazy || (may_have_tangent && has_tangent(tensor)?) {

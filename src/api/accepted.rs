@@ -39,15 +39,12 @@ impl Accepted {
         if dtype.is_none() && !contiguous && align.is_none() {
             return Ok(None);
         }
-        let align = align.unwrap_or(1);
-        let align = usize::try_from(align)
-            .ok()
-            .filter(|align| align.is_power_of_two());
-        let Some(align) = align else {
+        let align = usize::try_from(align.unwrap_or(1)).unwrap_or(0);
+        if !align.is_power_of_two() {
             return Err(PyValueError::new_err(
                 "align takes a number of bytes that is a power of two",
             ));
-        };
+        }
         Ok(Some(Box::new(Self {
             dtypes: DTypes::of(dtype, count)?,
             contiguous,
@@ -55,13 +52,10 @@ impl Accepted {
         })))
     }
 
-    /// Whether row-major elements of `dtype` at any address are accepted of the tensor at `index`.
-    pub(super) fn has(&self, index: usize, dtype: DLDataType) -> bool {
-        self.align == 1
-            && self
-                .dtypes
-                .at(index)
-                .is_none_or(|accepted| accepted == dtype)
+    /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
+    pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
+        let accepted = self.dtypes.at(index);
+        address & (self.align - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.
@@ -73,12 +67,8 @@ impl Accepted {
     ) -> Result<(), Error> {
         let meta = snapshot.meta();
         // A copy of what is written would keep the result to itself.
-        let remedy = |read: &str| match is_out {
-            true => {
-                "let the kernel write to dlx.empty(shape, dtype), and copy that to out".to_owned()
-            }
-            false => read.to_owned(),
-        };
+        let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
+        let remedy = |read: &str| String::from(if is_out { own } else { read });
         if let Some(accepted) = self.dtypes.at(index)
             && accepted != meta.dtype
         {
@@ -135,9 +125,9 @@ impl DTypes {
                 each.len()
             )));
         }
-        let one = |dtype: Bound<'_, PyAny>| match dtype.is_none() {
-            true => Ok(None),
-            false => DType::of(&dtype).map(Some),
+        let one = |dtype: Bound<'_, PyAny>| {
+            let named = (!dtype.is_none()).then_some(dtype);
+            named.map(|dtype| DType::of(&dtype)).transpose()
         };
         Ok(Self::OfEach(each.iter().map(one).collect::<PyResult<_>>()?))
     }

@@ -30,9 +30,9 @@ use crate::types::device;
 /// (None for any), ``out`` last; row-major elements without gaps; an address that is a multiple of ``align`` bytes. All
 /// other tensors are refused before the block begins.
 ///
-/// torch tensors that require grad are accepted, because a kernel records no gradients. A library that cannot name its
-/// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does
-/// not wait for ``s``.
+/// Tensors that require grad are accepted where they are read, because a kernel records no gradients; as ``out`` only
+/// under ``torch.no_grad()`` or Paddle's. A library that cannot name its stream (it has neither a table nor
+/// ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does not wait for ``s``.
 ///
 /// Raises ``BufferError`` for tensors that cannot be lent or are not accepted, for an ``out`` that is read-only, repeats
 /// elements or is not known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and

@@ -34,7 +34,7 @@ use crate::types::layout;
 /// ``ValueError`` and ``TypeError`` for other bad arguments.
 ///
 ///     >>> dlx.from_buffer(bytes([1, 0, 2, 0]), (2,), "int16")
-///     dlx.Tensor(int16[2], cpu, readonly)
+///     dlx.Tensor(int16[2], cpu, readonly, [1, 2])
 ///     >>> dlx.from_buffer(bytes(4), (2,), "int16", copy=True).readonly
 ///     False
 #[pyfunction]

@@ -65,7 +65,7 @@ use crate::types::layout::Integers;
 ///     >>> a = np.arange(6.0).reshape(2, 3)
 ///     >>> t = dlx.from_dlpack(a)
 ///     >>> t
-///     dlx.Tensor(float64[2, 3], cpu)
+///     dlx.Tensor(float64[2, 3], cpu, [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
 ///     >>> t.data_ptr == a.ctypes.data
 ///     True
 #[pyfunction]

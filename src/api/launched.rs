@@ -23,8 +23,8 @@ use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
 /// ``dtype`` has a dtype for each parameter, or is one for all. All tensors are on ``one_device``. The function gets
-/// addresses, or views, or what ``made`` makes of a view. ``stream`` is a stream, or a function that tells it. ``note`` adds
-/// the name of an argument to an error.
+/// addresses, or views, or what ``made`` makes of a view. ``stream`` is a stream, or a function that tells it. ``check`` is
+/// called as the function, with views, and raises what it refuses. ``note`` adds the name of an argument to an error.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
     entry: Entry,
@@ -35,7 +35,10 @@ pub(crate) struct Launched {
     one_device: bool,
     made: Option<Py<PyAny>>,
     stream: Option<Py<PyAny>>,
-    note: Option<Py<PyAny>>,
+    check: Option<Py<PyAny>>,
+    note: Py<PyAny>,
+    /// Whether a call with tensors is always a loan.
+    lends: bool,
 }
 
 /// The parameters of the function, as `dlx._functions.launcher` numbers them: those that may be passed by position, other names, and
@@ -95,11 +98,6 @@ impl Launched {
             Some(number) => number.extract(),
             None => Ok(self.parameters.written.len() - 1),
         }
-    }
-
-    /// Whether tensors of a parameter are written to.
-    fn is_written(&self, parameter: usize) -> bool {
-        self.parameters.written[parameter]
     }
 
     /// Whether an argument is a receiver, which comes by position.
@@ -168,7 +166,7 @@ impl ByVector for Launched {
         let at = self.stream_at(&arguments)?;
         let mut values = Vec::with_capacity(arguments.values.len() + 2);
         values.push(function.clone());
-        if at.is_some() || self.stream.is_some() {
+        if at.is_some() || self.lends {
             return self.call_lending(arguments, values, at);
         }
         let mut taken = Taken::new(values);
@@ -198,11 +196,13 @@ impl Launched {
         parameters: Parameters,
         dtype: Option<&Bound<'_, PyAny>>,
         contiguous: bool,
+        align: Option<i64>,
         one_device: bool,
         has_addresses: bool,
         made: Option<Py<PyAny>>,
         stream: Option<Py<PyAny>>,
-        note: Option<Py<PyAny>>,
+        check: Option<Py<PyAny>>,
+        note: Py<PyAny>,
     ) -> PyResult<Self> {
         if !parameters.are_there(py) {
             return Err(PyValueError::new_err("dlx.launcher makes these objects"));
@@ -210,13 +210,15 @@ impl Launched {
         let count = parameters.written.len();
         Ok(Self {
             entry: entry::<Self>,
-            accepted: Accepted::of(dtype, contiguous, None, count)?,
+            accepted: Accepted::of(dtype, contiguous, align, count)?,
             function,
             parameters,
             has_addresses,
             one_device,
             made,
+            lends: stream.is_some() || check.is_some(),
             stream,
+            check,
             note,
         })
     }
@@ -230,6 +232,7 @@ impl Launched {
         visit.call(&self.function)?;
         visit.call(&self.stream)?;
         visit.call(&self.made)?;
+        visit.call(&self.check)?;
         visit.call(&self.note)
     }
 }

@@ -319,8 +319,8 @@ impl Tensor {
         requested::again(slf, None, Some(true)).map(Bound::unbind)
     }
 
-    fn __repr__(&self) -> String {
-        repr::of(self)
+    fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        repr::of(slf)
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {

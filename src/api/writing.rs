@@ -29,11 +29,10 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
     if let Some(why) = refusal(x, &snapshot)? {
         return Err(PyBufferError::new_err(format!("{name} {why}")));
     }
-    if snapshot.is_protected() {
-        Ok(snapshot.writable()?)
-    } else {
-        Ok(snapshot)
-    }
+    Ok(match snapshot.is_protected() {
+        true => snapshot.writable()?,
+        false => snapshot,
+    })
 }
 
 /// The reason why the tensor of `x` must not be written; `None` if it may.
@@ -58,13 +57,27 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         )));
     }
     let x = &inner_of(x)?;
-    if !snapshot.has(MAYBE_READ_ONLY) || is_said(x, snapshot)? {
-        return Ok(None);
+    let recorded = recorded(x, snapshot)?;
+    if recorded.is_some() || !snapshot.has(MAYBE_READ_ONLY) || is_said(x, snapshot)? {
+        return Ok(recorded);
     }
     let name = type_name(&x.get_type());
     Ok(Some(format!(
         "may be read-only: nothing that {name} exports says that it is writable; {copy}"
     )))
+}
+
+/// The reason why what torch or Paddle records of `x` would not be that of what is written to it; `None` if it records nothing.
+fn recorded(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<String>> {
+    let may_be = match cache::table(x) {
+        Some((_, Some(guards))) => !guards.check_values(x, snapshot.meta().dtype)?,
+        _ => !numpy::is_ndarray(x) && (torch::is_tensor(x)? || paddle::counts(x)),
+    };
+    if !may_be {
+        return Ok(None);
+    }
+    let module = x.py().import("dlx._libraries.written")?;
+    module.call_method1("recorded", (x,))?.extract()
 }
 
 /// Whether another protocol of `x` exposes the same memory as writable.

@@ -38,8 +38,8 @@ use crate::types::layout::Integers;
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a
 /// library that copies what it imports.
 ///
-///     >>> dlx.empty((2, 3), "float32")
-///     dlx.Tensor(float32[2, 3], cpu)
+///     >>> dlx.empty((2, 3), "float32").shape
+///     (2, 3)
 ///     >>> import numpy as np
 ///     >>> dlx.empty(4, "int8", like=np.ndarray).shape
 ///     (4,)

@@ -51,7 +51,7 @@ use crate::types::device::Device;
 ///     >>> import numpy as np
 ///     >>> a = np.arange(3.0)
 ///     >>> dlx.convert(a, dlx.Tensor)  # or torch, jax.Array, "cupy"
-///     dlx.Tensor(float64[3], cpu)
+///     dlx.Tensor(float64[3], cpu, [0.0, 1.0, 2.0])
 ///     >>> dlx.convert(memoryview(a), np.ndarray, dtype="float32")
 ///     array([0., 1., 2.], dtype=float32)
 #[pyfunction(name = "convert")]
@@ -127,12 +127,12 @@ pub(crate) fn convert_detached<'py>(
 fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let inner = inner_of(x)?;
     // What is no tensor may mean something else by that name, as files do.
-    if !is_tensor(&inner)? || torch::only_exports(&inner)? {
+    if !is_tensor(&inner)? || torch::only_exports(&inner)? || torch::decides(&inner)? {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
         Some(detach) => detach.call0().map_err(|error| {
-            let kind = torch::kind(&inner).unwrap_or(None);
+            let kind = torch::kind(&inner.get_type()).unwrap_or(None);
             torch::explain(kind.is_some(), &inner, error)
         }),
         None => Ok(x.clone()),

@@ -120,7 +120,7 @@ impl<'py> Input<'py> {
             None
         };
         match direct {
-            Some(Exported::Managed(managed)) => {
+            Some(Exported::Managed(managed, _)) => {
                 let (tensor, flags) = managed.read()?;
                 let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
                 // The direct path neither orders streams, nor applies `copy` to a copy made by the producer, nor keeps

@@ -16,13 +16,11 @@ use crate::api::from_dlpack::is_tensor;
 use crate::convert::importer::Found;
 use crate::convert::namespace::{array_type, is_namespace};
 use crate::cpython::lookup::{is_asked_by_type, is_immutable, is_subtype};
-use crate::cpython::modules::loaded_class;
-use crate::cpython::type_map::TypeMap;
-use crate::cpython::type_version::Version;
 use crate::exchange::Table;
-use crate::exchange::slot::{Slot, is_mixin};
+use crate::exchange::slot::is_mixin;
+use crate::import::cache;
 use crate::tensor::object::Tensor;
-use crate::types::error::{forgotten, type_name};
+use crate::types::error::type_name;
 
 /// How instances of a class are made.
 pub(crate) enum Via<'py> {
@@ -44,9 +42,6 @@ pub(crate) struct Target<'py> {
     pub(crate) via: Via<'py>,
 }
 
-/// Cached tables, with their classes as they were; classes that find no slot are looked up at each call.
-static TABLES: TypeMap<(Table, Version), 8> = TypeMap::new();
-
 impl<'py> Target<'py> {
     /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
@@ -54,7 +49,9 @@ impl<'py> Target<'py> {
             return Self::of_other(to);
         };
         let class = class.clone();
-        let via = if let Some(table) = remembered(&class) {
+        let via = if let Some(table) = cache::remembered_table(&class)?
+            && table.imports()
+        {
             Via::Table(*table)
         } else if let Some(found) = Found::remembered(&class)?
             && (is_immutable(&class) || Table::is_absent(&class))
@@ -66,8 +63,9 @@ impl<'py> Target<'py> {
             Via::Numpy
         } else if is_mixin(&class) {
             Via::Mixin(None)
-        } else if let (version, Some(table)) = (Version::of(&class)?, own_table(&class)?) {
-            remember(&class, table, version)?;
+        } else if let Some(table) = cache::table_of(&class)?
+            && table.imports()
+        {
             Via::Table(table)
         } else {
             Via::Function(Found::of(&class)?)
@@ -132,51 +130,4 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
-}
-
-/// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.
-fn remember(class: &Bound<'_, PyType>, table: Table, version: Version) -> PyResult<()> {
-    let py = class.py();
-    if !is_immutable(class) {
-        let own = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))?;
-        if !own.is_some_and(|own| own.is(class)) {
-            return Ok(());
-        }
-    }
-    TABLES.add(class, (table, version));
-    Ok(())
-}
-
-/// The cached table of a class.
-#[inline(always)]
-fn remembered(class: &Bound<'_, PyType>) -> Option<&'static Table> {
-    let (table, version) = TABLES.get(class.as_type_ptr())?;
-    (version.holds(class.as_type_ptr()) || is_still(class, table, version)).then_some(table)
-}
-
-/// Whether a class that has changed still has the table.
-#[cold]
-#[inline(never)]
-fn is_still(class: &Bound<'_, PyType>, table: &Table, version: &Version) -> bool {
-    let find = || {
-        let now = Version::of(class)?;
-        let found = own_table(class)?;
-        let is_same = found.is_some_and(|found| found.address == table.address);
-        if is_same {
-            version.renew(now);
-        }
-        Ok::<_, PyErr>(is_same)
-    };
-    find().unwrap_or_else(|error| {
-        // Whoever needs the table finds it anew, and gets the error.
-        forgotten(class.py(), error);
-        false
-    })
-}
-
-/// The table of a class, if it can import and was not provided by dlx.
-fn own_table(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
-    let provided = |table: &Table| Slot::of_table(table.address).is_some();
-    let table = Table::of_type(class)?;
-    Ok(table.filter(|table| table.imports() && !provided(table)))
 }

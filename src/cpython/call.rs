@@ -1,5 +1,5 @@
 //! Lookups of attributes without raising, and calls of methods without a dict, through functions of CPython outside
-//! the stable ABI of 3.11 (S23, CPython's functions, in `docs/safety.md`). PyO3's functions are the fallback.
+//! the stable ABI of 3.11 (S23, CPython's functions, in `docs/safety.md`).
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use pyo3::exceptions::{PyAttributeError, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple};
 
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::symbol::symbol;
@@ -51,6 +51,12 @@ fn functions() -> Functions {
         // SAFETY: `PyObject_Vectorcall` has had this signature since CPython 3.9 (S23).
         vectorcall: unsafe { symbol("PyObject_Vectorcall") },
     })
+}
+
+/// A function that calls by vector.
+#[inline(always)]
+fn there(function: Option<VectorcallMethod>) -> PyResult<VectorcallMethod> {
+    function.ok_or_else(|| PySystemError::new_err("CPython has no PyObject_Vectorcall"))
 }
 
 /// The attribute of `x`, or `None`. CPython's function creates no `AttributeError` for a missing attribute.
@@ -109,9 +115,7 @@ pub(crate) fn call_method<'py>(
     name: &Bound<'py, PyString>,
     keyword: Option<Keyword<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let Some(vectorcall) = functions().vectorcall_method else {
-        return call_attribute(x, name, keyword);
-    };
+    let vectorcall = there(functions().vectorcall_method)?;
     let (names, value) = match keyword {
         Some((names, value)) => (names.as_ptr(), value.as_ptr()),
         None => (null_mut(), null_mut()),
@@ -125,21 +129,6 @@ pub(crate) fn call_method<'py>(
     unsafe { Bound::from_owned_ptr_or_err(x.py(), result) }
 }
 
-/// The fallback for [`call_method`]: a bound method and a dict.
-#[cold]
-fn call_attribute<'py>(
-    x: &Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-    keyword: Option<Keyword<'_, 'py>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let method = x.getattr(name)?;
-    let keywords = PyDict::new(x.py());
-    if let Some((names, value)) = keyword {
-        keywords.set_item(names.get_item(0)?, value)?;
-    }
-    method.call((), Some(&keywords))
-}
-
 /// Calls `function` with the `arguments` but for the first, whose place it may use; the last ones have `names`.
 #[inline(never)]
 pub(crate) fn vectorcall<'py>(
@@ -148,9 +137,7 @@ pub(crate) fn vectorcall<'py>(
     names: Option<&Bound<'py, PyTuple>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let positional = arguments.len() - 1 - names.map_or(0, |names| names.len());
-    let Some(vectorcall) = functions().vectorcall else {
-        return Err(PySystemError::new_err("CPython has no PyObject_Vectorcall"));
-    };
+    let vectorcall = there(functions().vectorcall)?;
     let first = arguments.as_mut_ptr().wrapping_add(1).cast();
     let count = positional | ARGUMENTS_OFFSET;
     let names = names.map_or(null_mut(), Bound::as_ptr);
@@ -192,13 +179,7 @@ fn by_pointers<'py>(
     receiver: Option<&Bound<'py, PyAny>>,
     arguments: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let Some(vectorcall) = vectorcall else {
-        let function = match receiver {
-            Some(x) => x.getattr(first.cast::<PyString>()?)?,
-            None => first.clone(),
-        };
-        return function.call1(PyTuple::new(first.py(), arguments)?);
-    };
+    let vectorcall = there(vectorcall)?;
     debug_assert!(arguments.len() <= MOST);
     // One place before them, which the callee may write to, and one for the receiver.
     let mut all = [null_mut(); MOST + 2];

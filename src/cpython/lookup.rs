@@ -51,15 +51,6 @@ pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -
         && (meta == root || (looks_alike(meta, root) && names.iter().all(|name| lacks(meta, name))))
 }
 
-/// Whether the attributes of instances are those of `class`: they have no dict, and the usual function looks them up.
-#[cold]
-pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    let dict: isize = class
-        .getattr(intern!(class.py(), "__dictoffset__"))?
-        .extract()?;
-    Ok(dict == 0 && looks_alike(class.as_type_ptr(), &raw mut ffi::PyBaseObject_Type))
-}
-
 /// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
 #[inline(always)]
 pub(crate) fn reports_its_class(py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
@@ -140,12 +131,12 @@ pub(crate) fn is_subtype(class: *mut ffi::PyTypeObject, base: &Bound<'_, PyType>
     unsafe { ffi::PyType_IsSubtype(class, base.as_type_ptr()) != 0 }
 }
 
-/// Whether no base of `class` but `object` has a struct of its own: it is none of a library's C code.
+/// Whether `class` can change and has no base but `object`, so it derives from no type of C code.
 #[inline(always)]
-pub(crate) fn is_python(class: *mut ffi::PyTypeObject) -> bool {
+pub(crate) fn is_python(class: &Bound<'_, PyType>) -> bool {
     // SAFETY: a live type; the slot is a type that is only compared.
-    let base = unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_base) };
-    base.cast() == &raw mut ffi::PyBaseObject_Type
+    let base = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_base) };
+    !is_static(class) && base.cast() == &raw mut ffi::PyBaseObject_Type
 }
 
 /// The class of this full name that a library's C code made, if `class` is it or derives from it. Whatever `sys.modules`

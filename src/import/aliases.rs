@@ -202,7 +202,7 @@ fn asked(
     snapshot: &Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let kind = torch::kind(exporter)?;
+    let kind = torch::kind(&exporter.get_type())?;
     let found = from_protocol(exporter, kind, request)?;
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
     let (was, is) = (snapshot.meta(), found.meta());

@@ -8,12 +8,11 @@
 
 use std::mem::discriminant;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{self, buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
-use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
+use crate::adapters::{self, buffer, jax, numpy, paddle, tensorflow, torch};
+use crate::cpython::lookup::{is_python, is_static};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::type_version::Version;
 use crate::exchange::Table;
@@ -50,6 +49,29 @@ struct Known {
     version: Version,
     /// Where an object of the type may decide otherwise, if it can.
     own: Option<torch::Own>,
+}
+
+impl Known {
+    /// Whether what was found is true of `class` as it is now, of whose version takes note.
+    #[inline(always)]
+    fn holds(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
+        if self.version.holds(class.as_type_ptr()) {
+            Ok(true)
+        } else {
+            self.holds_again(class)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn holds_again(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
+        let version = Version::of(class)?;
+        let is_same = find(class)?.is_some_and(|found| self.way.is(&found));
+        if is_same {
+            self.version.renew(version);
+        }
+        Ok(is_same)
+    }
 }
 
 impl Way {
@@ -108,20 +130,9 @@ static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
 #[cold]
 #[inline(never)]
 fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
-    let class = x.get_type();
-    let find_again = || match &known.way {
-        Way::Table(_, Some(guards)) if known.version.holds(class.as_type_ptr()) => {
-            let is_own = torch::is_overridden(guards, x)?;
-            Ok::<_, PyErr>(Some(if is_own { &OWN } else { &known.way }))
-        }
-        way => {
-            let version = Version::of(&class)?;
-            let is_same = way.is(&find(x, &class)?);
-            if is_same {
-                known.version.renew(version);
-            }
-            Ok(is_same.then_some(way))
-        }
+    let find_again = || match known.holds(&x.get_type())? {
+        true => Ok::<_, PyErr>(Some(own(x, &known.way)?)),
+        false => Ok(None),
     };
     // PyO3 may not count the attachment (S20).
     Python::attach(|_| {
@@ -130,6 +141,20 @@ fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
             unseen(error);
             None
         })
+    })
+}
+
+/// The way of `x`, of a type with this way.
+fn own<'a>(x: &Bound<'_, PyAny>, way: &'a Way) -> PyResult<&'a Way> {
+    let guards = match way {
+        Way::Table(_, Some(guards)) => guards,
+        Way::Protocol(Whose::Torch(torch::TorchClass::Plain(guards))) => guards,
+        _ => return Ok(way),
+    };
+    Ok(if torch::is_overridden(guards, x)? {
+        &OWN
+    } else {
+        way
     })
 }
 
@@ -153,8 +178,10 @@ pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyR
         Some(way) => Ok(way),
         // Before the metaclass is asked, which may take long.
         None if adapters::is_column(x)? => Ok(&Way::Column),
-        None if is_undecided(x)? => Ok(&Way::Undecided),
-        None => Ok(room.insert(decided(x)?)),
+        None => Ok(match decided(x)? {
+            Some(way) => room.insert(way),
+            None => &Way::Undecided,
+        }),
     }
 }
 
@@ -176,112 +203,104 @@ pub(crate) fn way_uncounted<'a>(
     }
 }
 
-/// Whether [`decided`] would return `Undecided`, the most common result for types that are not cached.
+/// The way of `x`, found anew; `None` for `Undecided`, the most common.
 #[inline(never)]
-fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = x.get_type();
-    Ok(!is_mixin(&class)
-        && Tensor::of(x).is_none()
-        && Table::is_absent(&class)
-        && (is_python(class.as_type_ptr())
-            || (!torch::is_tensor(x)? && !numpy::has_arrays(&class)?))
-        && !is_static_exporter(&class)
-        && !is_own_class(x, &class)?)
-}
-
-/// Whether `class` is JAX's or TensorFlow's own, both of which have buffers.
-#[inline(always)]
-fn is_own_class(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<bool> {
-    Ok(buffer::has(x) && (jax::is_array_class(class)? || tensorflow::is_eager_class(class)?))
-}
-
-/// Whether `class` has `__dlpack__` for as long as the process lives.
-#[inline(always)]
-fn is_static_exporter(class: &Bound<'_, PyType>) -> bool {
-    is_static(class)
-        && is_in_type(class.as_type_ptr(), intern!(class.py(), "__dlpack__")) == Some(true)
-}
-
-/// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of
-/// the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
-/// than the export.
-#[cold]
-fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
-    let py = class.py();
-    let name = intern!(py, "__dlpack_c_exchange_api__");
-    if tensorflow::is_eager_class(class)? {
-        return Ok(Some(Whose::TensorFlow));
-    }
-    if !is_static_exporter(class)
-        || !looks_up_by_type(class)?
-        || is_in_type(class.as_type_ptr(), name) != Some(false)
-    {
-        return Ok(None);
-    }
-    let is_checked = !tensorflow::is_foreign(py, class.as_type_ptr())
-        || !pyarrow::is_foreign(py, class.as_type_ptr());
-    Ok(Some(if is_checked {
-        Whose::Unknown
-    } else {
-        Whose::Other
-    }))
-}
-
-#[inline(never)]
-fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
+fn decided(x: &Bound<'_, PyAny>) -> PyResult<Option<Way>> {
     let class = x.get_type();
     if is_mixin(&class) {
-        return Ok(Way::Mixin);
+        return Ok(Some(Way::Mixin));
     }
-    let version = Version::of(&class)?;
-    let found = find(x, &class)?;
-    let stays = match found {
-        // A subclass of torch's tensor may be freed.
-        Way::Protocol(whose) => whose.torch().is_none(),
-        Way::Tensor | Way::Jax => true,
-        Way::Table(_, guards) => guards.is_some() || is_static(&class),
-        Way::Numpy => is_static(&class),
-        Way::Mixin | Way::Column | Way::Undecided => false,
-    };
-    if stays {
-        let version = match found {
-            Way::Tensor => Version::fixed(),
-            _ => version,
+    if is_python(&class) && !buffer::has(x) && Table::is_absent(&class) {
+        return Ok(None);
+    }
+    match of_class(&class)? {
+        Some(way) => own(x, &way).copied().map(Some),
+        None if numpy::is_native(x)? => {
+            if is_static(&class) {
+                remember(&class, Version::fixed(), Way::Numpy);
+            }
+            Ok(Some(Way::Numpy))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The table of `class`, unless dlx provides it.
+///
+/// # Errors
+///
+/// As for [`way`].
+pub(crate) fn table_of(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
+    Ok(match of_class(class)? {
+        Some(Way::Table(table, _)) => Some(table),
+        _ => None,
+    })
+}
+
+/// As [`table_of`], where it is remembered.
+#[inline(always)]
+pub(crate) fn remembered_table(class: &Bound<'_, PyType>) -> PyResult<Option<&'static Table>> {
+    match CACHE.get(class.as_type_ptr()) {
+        Some(known) => match &known.way {
+            Way::Table(table, _) if known.holds(class)? => Ok(Some(table)),
+            _ => Ok(None),
+        },
+        None => Ok(None),
+    }
+}
+
+/// The way of most objects of `class`, remembered if it stays.
+fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
+    let version = Version::of(class)?;
+    let found = find(class)?;
+    if let Some(way) = found {
+        let stays = match way {
+            // A subclass of torch's tensor may be freed.
+            Way::Protocol(whose) => whose.torch().is_none(),
+            Way::Table(_, guards) => guards.is_some() || is_static(class),
+            _ => true,
         };
-        let own = match &found {
-            Way::Table(_, Some(guards)) => Some(guards.own),
-            _ => None,
-        };
-        let known = Known {
-            way: found,
-            version,
-            own,
-        };
-        CACHE.add(&class, known);
+        if stays {
+            remember(class, version, way);
+        }
     }
     Ok(found)
 }
 
-fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
-    if Tensor::of(x).is_some() {
-        return Ok(Way::Tensor);
+fn remember(class: &Bound<'_, PyType>, version: Version, way: Way) {
+    let own = match &way {
+        Way::Table(_, Some(guards)) => Some(guards.own),
+        _ => None,
+    };
+    CACHE.add(class, Known { way, version, own });
+}
+
+/// What the class alone decides.
+fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
+    if Tensor::is_class(class)? {
+        return Ok(Some(Way::Tensor));
     }
-    let guards = match torch::kind(x)? {
-        Some(torch::TorchClass::Plain(guards)) if !torch::is_overridden(&guards, x)? => {
-            Some(guards)
-        }
-        Some(_) => return Ok(OWN),
+    let guards = match torch::kind(class)? {
+        Some(torch::TorchClass::Plain(guards)) => Some(guards),
+        Some(_) => return Ok(Some(OWN)),
         None => None,
     };
     // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
     let table = Table::of_type(class)?.filter(|table| !provided(table));
     Ok(match (table, guards) {
-        (Some(table), None) => Way::Table(paddle::guarded(table, class), None),
-        (Some(table), guards) => Way::Table(table, guards),
-        (None, Some(guards)) => Way::Protocol(Whose::Torch(torch::TorchClass::Plain(guards))),
-        (None, None) if numpy::is_native(x)? => Way::Numpy,
-        (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => Way::Jax,
-        (None, None) => names_no_other(class)?.map_or(Way::Undecided, Way::Protocol),
+        (Some(table), None) => Some(Way::Table(paddle::guarded(table, class), None)),
+        (Some(table), guards) => Some(Way::Table(table, guards)),
+        (None, Some(guards)) => Some(Way::Protocol(Whose::Torch(torch::TorchClass::Plain(
+            guards,
+        )))),
+        (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => {
+            Some(Way::Jax)
+        }
+        // They name no other object (rung 2), and to ask their `__getattr__` takes longer than the export.
+        (None, None) if tensorflow::is_eager_class(class)? => {
+            Some(Way::Protocol(Whose::TensorFlow))
+        }
+        (None, None) => None,
     })
 }

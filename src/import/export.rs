@@ -27,7 +27,6 @@ use crate::tensor::checked::{self, Meta};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
 
 /// Exports `x` as a managed tensor, with the work stream of its library, from its table, for devices with streams.
 ///
@@ -41,12 +40,15 @@ pub(crate) fn managed_tensor(
     x: &Bound<'_, PyAny>,
     consumer: &dyn Consumer,
 ) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
-    match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, guards) => from_table(x, table, guards.as_ref(), consumer),
-        Way::Numpy => Ok((numpy::export(x)?, None)),
-        Way::Tensor => Ok((ordered(x, consumer)?.export(false)?, None)),
-        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer)),
-        Way::Protocol(_) | Way::Column | Way::Undecided | Way::Jax => from_protocol(x, consumer),
+    let mut room = None;
+    let way = cache::way_uncounted(&mut room, x)?;
+    match by_way(x, way, consumer, false)? {
+        Some(Exported::Managed(managed, work_stream)) => Ok((managed, work_stream)),
+        Some(Exported::Snapshot(snapshot)) => Ok((snapshot.export(false)?, None)),
+        None if matches!(way, Way::Mixin) => {
+            Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer))
+        }
+        None => from_protocol(x, consumer),
     }
 }
 
@@ -64,31 +66,33 @@ pub(crate) fn fast_export(
         Way::Table(table, Some(guards)) => {
             Ok(table::fast_on_cpu(x, table, guards)?.map(Exported::Snapshot))
         }
-        way => fast_export_by_way(x, way, consumer, first),
+        way => by_way(x, way, consumer, first),
     }
 }
 
-/// As [`fast_export`], for all but plain torch tensors.
+/// Exports `x` from its table, its struct or its buffer, and where the capsule may come `first`, by `__dlpack__`; `None` if
+/// none of them serves, and for an instance of a mixin class.
 #[inline(never)]
-fn fast_export_by_way(
+fn by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
     consumer: &dyn Consumer,
     first: bool,
 ) -> PyResult<Option<Exported>> {
     let whose = match way {
-        Way::Table(table, guards) => {
-            let (managed, _) = from_table(x, table, guards.as_ref(), consumer)?;
-            return Ok(Some(Exported::Managed(managed)));
+        Way::Table(table, guards) => return from_table(x, table, guards.as_ref()),
+        Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?, None))),
+        Way::Tensor => {
+            let managed = ordered(x, consumer)?.export(false)?;
+            return Ok(Some(Exported::Managed(managed, None)));
         }
-        Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
-        Way::Protocol(whose) => whose,
-        Way::Jax => match jax::snapshot(x)? {
+        Way::Mixin | Way::Column => return Ok(None),
+        Way::Jax => match Python::attach(|_| jax::snapshot(x))? {
             Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
             None => &Whose::Unknown,
         },
+        Way::Protocol(whose) => whose,
         Way::Undecided => &Whose::Unknown,
-        Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
     };
     if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
@@ -122,18 +126,14 @@ fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
     guards: Option<&torch::Guards>,
-    consumer: &dyn Consumer,
-) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
+) -> PyResult<Option<Exported>> {
     let managed = match table.export(x) {
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) => {
-            return Python::attach(|py| {
-                if error.is_instance_of::<PyBufferError>(py) {
-                    from_protocol(x, consumer)
-                } else {
-                    Err(torch::explain(guards.is_some(), x, error))
-                }
+            return Python::attach(|py| match error.is_instance_of::<PyBufferError>(py) {
+                true => Ok(None),
+                false => Err(torch::explain(guards.is_some(), x, error)),
             });
         }
     };
@@ -142,11 +142,8 @@ fn from_table(
         && let Some(meta) = Meta::usual(tensor, flags)
     {
         guards.check(x, meta.dtype, meta.data)?;
-        let named = match meta.device == device::CPU {
-            true => None,
-            false => work_stream(table, meta.device),
-        };
-        return Ok((managed, named));
+        let work_stream = work_stream(table, meta.device);
+        return Ok(Some(Exported::Managed(managed, work_stream)));
     }
     let checked = checked::of_managed(&managed);
     let (tensor, exact) =
@@ -160,7 +157,7 @@ fn from_table(
     } else {
         checked::rewritten(managed)?
     };
-    Ok((managed, work_stream))
+    Ok(Some(Exported::Managed(managed, work_stream)))
 }
 
 /// The work stream of a table's library, for devices with streams.

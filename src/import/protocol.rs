@@ -183,8 +183,6 @@ fn ask_checked(
 pub(crate) enum Whose {
     Torch(TorchClass),
     TensorFlow,
-    /// Of a library whose objects need no check.
-    Other,
     /// Not torch's; the checks ask for the library.
     Unknown,
 }
@@ -195,7 +193,6 @@ impl Whose {
     fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         match self {
             Self::Unknown => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
-            Self::Other => Ok(false),
             Self::Torch(_) | Self::TensorFlow => self.check_by_library(x),
         }
     }
@@ -206,7 +203,7 @@ impl Whose {
         match self {
             Self::Torch(kind) => kind.check_protocol(x)?,
             Self::TensorFlow => tensorflow::check_dtype(x)?,
-            Self::Other | Self::Unknown => {}
+            Self::Unknown => {}
         }
         Ok(matches!(self, Self::TensorFlow))
     }
@@ -284,7 +281,7 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
 fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
     let answer = answer(x, name, None).map_err(|error| {
-        let kind = torch::kind(x).unwrap_or(None);
+        let kind = torch::kind(&x.get_type()).unwrap_or(None);
         torch::explain(kind.is_some(), x, failed(x, error))
     })?;
     answer

@@ -12,8 +12,7 @@ use crate::adapters::numpy;
 use crate::adapters::torch::Guards;
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, is_mixin};
-use crate::import::cache::{self, Way};
-use crate::import::ladder::is_plain;
+use crate::import::cache;
 use crate::stream::WorkStream;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
@@ -27,7 +26,7 @@ pub(crate) struct RowMajor {
     pub(crate) device: DLDevice,
     /// Which stream its library works on now, if the device has streams.
     pub(crate) work_stream: Option<WorkStream>,
-    /// Whether it is known to be writable, as all of torch's are: a view of other libraries does not tell.
+    /// Whether it is known to be writable, as torch's are that record no gradients: a view of other libraries does not tell.
     pub(crate) is_writable: bool,
 }
 
@@ -135,33 +134,18 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     match cache::table(x) {
         Some((table, guards)) => row_major_of_table(x, table, guards),
-        None => row_major_of_other(x),
+        None => Ok(row_major_of_array(x)),
     }
 }
 
-/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
-/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
+/// As [`row_major`], of an array of NumPy.
 #[inline(never)]
-fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    if is_plain(x) {
-        return Ok(None);
-    }
-    match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, guards) => {
-            let found = row_major_of_table(x, table, guards.as_ref())?;
-            if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
-                return Ok(None);
-            }
-            Ok(found)
-        }
-        Way::Numpy => {
-            let found = numpy::row_major(x);
-            Ok(found.map(|meta| RowMajor::of(&meta, None, meta.flags == 0)))
-        }
-        _ => Ok(None),
-    }
+fn row_major_of_array(x: &Bound<'_, PyAny>) -> Option<RowMajor> {
+    let found = numpy::row_major(x)?;
+    Some(RowMajor::of(&found, None, found.flags == 0))
 }
 
+/// A view has no flags, and only the C code of a static type is believed to have no others than its DLPack.
 #[inline(always)]
 fn row_major_of_table(
     x: &Bound<'_, PyAny>,
@@ -173,19 +157,19 @@ fn row_major_of_table(
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };
-    let is_lent = match guards {
+    let (is_lent, is_writable) = match guards {
         Some(guards) => {
-            guards.check_values(x, meta.dtype)?;
-            guards.holds_view(x, &meta, last)
+            let is_writable = guards.check_values(x, meta.dtype)?;
+            (guards.holds_view(x, &meta, last), is_writable)
         }
         None => {
-            table.tells_all_by_view() && meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok()
+            let is_known = meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok();
+            (table.tells_all_by_view() && is_known, false)
         }
     };
     if !is_lent {
         return Ok(None);
     }
-    let is_writable = guards.is_some();
     if meta.device == device::CPU {
         return Ok(Some(RowMajor::of(&meta, None, is_writable)));
     }

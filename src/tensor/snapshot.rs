@@ -219,6 +219,11 @@ impl Snapshot {
         !matches!(self.0.value().source, Source::Static | Source::Python(_))
     }
 
+    /// Whether something holds the memory, so that the caller need not vouch for it.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self.0.value().source.root(), Source::Static)
+    }
+
     /// Who made the managed tensor that holds the memory, if one does.
     pub(crate) fn maker(&self) -> Option<Maker> {
         self.0.value().source.maker()

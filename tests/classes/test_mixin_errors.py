@@ -310,3 +310,68 @@ def test_a_long_chain_of_exports_is_no_ring() -> None:
     assert dlx.from_dlpack(instance).shape == (3,)
     assert np.from_dlpack(instance).tolist() == [0, 1, 2]
     assert np.from_dlpack(echo(instance)).tolist() == [0, 1, 2]
+
+
+class Slotted(dlx.ExchangeMixin, exchange="dat"):
+    """A class whose attribute has another name."""
+
+    __slots__ = ("data", "unit")
+
+    def __init__(self) -> None:
+        """Fill them."""
+        self.data, self.unit = np.ones(3), "m"
+
+
+class Missing(dlx.ExchangeMixin, exchange="dat"):
+    """The same, in a dictionary."""
+
+    def __init__(self, **attributes: Any) -> None:
+        """Fill it."""
+        vars(self).update(attributes)
+
+
+class Computed(dlx.ExchangeMixin, exchange="data"):
+    """A class whose attribute lacks another."""
+
+    @property
+    def data(self) -> Any:
+        """Fail."""
+        return self.inner  # type: ignore[attr-defined]
+
+
+READERS: dict[str, Any] = {
+    "dlx": dlx.from_dlpack,
+    "numpy": np.from_dlpack,
+    "the method": lambda x: x.__dlx_export__(),
+    "borrow": lambda x: dlx.borrow(x).__enter__(),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_wrong_name_in_exchange_is_said_with_those_that_are_there(read: Any) -> None:
+    """docs/classes.md: the attribute is looked up at each export."""
+    for x in (Slotted(), Missing(data=1, unit="m")):
+        with pytest.raises(AttributeError) as missing:
+            read(x)
+        assert str(missing.value) == (
+            f"exchange='dat' names an attribute that this {type(x).__name__} does not "
+            "have; it has 'data', 'unit'; did you mean 'data'?"
+        )
+        assert missing.value.name == "dat"
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_the_attributes_in_the_error_are_few(read: Any) -> None:
+    """An object may have any number."""
+    with pytest.raises(AttributeError, match="does not have; it has none"):
+        read(Missing())
+    many = Missing(**{f"a{i}": i for i in range(99)})
+    with pytest.raises(AttributeError, match=r"it has 'a0', .*'a8', \.\.\."):
+        read(many)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_an_attribute_that_another_lacks_is_an_error_of_the_class(read: Any) -> None:
+    """It passes through."""
+    with pytest.raises(AttributeError, match=r"'Computed' object has no .*'inner'"):
+        read(Computed())

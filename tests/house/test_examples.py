@@ -1,6 +1,5 @@
 """`examples/`: each runs, and its arrays go through every library and come back."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable

@@ -192,6 +192,42 @@ def test_a_distributed_tensor_is_refused_with_the_calls_that_help() -> None:
     subprocess.run([sys.executable, "-c", DISTRIBUTED], check=True)
 
 
+RECORDED = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, numpy as np
+
+def borrow(z):
+    with dlx.borrow(out=z) as (o, _):
+        np.from_dlpack(o)[:] = 5
+
+def launch(z):
+    dlx.launcher(lambda o: np.from_dlpack(o).fill(5), give="tensor", out=0)(z)
+
+for write in (borrow, launch):
+    x = paddle.ones([3])
+    x.stop_gradient = False
+    y = x * 2
+    for each in (x, y):
+        try:
+            write(each)
+        except BufferError as error:
+            assert "paddle.no_grad()" in str(error), error
+        else:
+            raise SystemExit("a tensor that records gradients was written to")
+    with paddle.no_grad():
+        write(y)
+    write(x.detach())
+    assert x.tolist() == y.tolist() == [5, 5, 5]
+"""
+
+
+def test_what_paddle_records_is_not_written() -> None:
+    """A kernel records nothing: the gradients would be those of other elements."""
+    needs("paddle")
+    subprocess.run([sys.executable, "-c", RECORDED], check=True)
+
+
 REMOVED = """
 import warnings
 warnings.simplefilter("ignore")

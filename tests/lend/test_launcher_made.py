@@ -234,13 +234,6 @@ def test_a_wrong_option_is_an_error_at_the_decorator(
         dlx.launcher(lambda x: x, **options)
 
 
-def test_a_list_of_dtypes_is_refused() -> None:
-    """docs/launcher.md, Refused: it would depend on the order."""
-    wrong: Any = ["int8", None, None]
-    with pytest.raises(TypeError, match="a dict by parameter"):
-        dlx.launcher(lambda x: x, dtype=wrong)
-
-
 def test_all_parameters_are_told_apart() -> None:
     """docs/launcher.md: the last one is the stream."""
     scope: dict[str, Any] = {}
@@ -307,4 +300,4 @@ def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
         stream=None,
     )
     with pytest.raises(ValueError, match=r"dlx\.launcher makes these"):
-        kind(print, parameters, None, False, True, True, None, None, None)
+        kind(print, parameters, None, False, None, True, True, *[None] * 4)

@@ -3,7 +3,7 @@
 #include <Python.h>
 #include <stdio.h>
 static char text[4096];
-static int next, done_until, fail_next;
+static int next, done_until, fail_next, fail_waits;
 static void note(const char *what, long a, long b) { size_t n = strlen(text); PyOS_snprintf(text + n, sizeof text - n, "%s(%ld,%ld) ", what, a, b); }
 static int create(int *e) { if (fail_next) return fail_next--, 1; *e = ++next; return 0; }
 static int record(int e, void *s) { note("record", e, (long)(intptr_t)s); return 0; }
@@ -13,7 +13,7 @@ static int await(void *s, int e) { note("await", (long)(intptr_t)s, e); return 0
 #define DLX_EVENT_RECORD(e, s) record(e, s)
 #define DLX_EVENT_AWAIT(s, e) await(s, e)
 #define DLX_EVENT_PENDING(e) ((e) > done_until)
-#define DLX_EVENT_WAIT(e) note("wait", e, 0)
+#define DLX_EVENT_WAIT(e) (note("wait", e, 0), fail_waits)
 #define DLX_EVENT_DESTROY(e) ((void)(e))
 #define DLX_LATE 4
 #include "dlpack_exchange_streams.h"
@@ -89,7 +89,7 @@ static PyObject *keep(PyObject *module, PyObject *args) {
 }
 static PyObject *pass(PyObject *module, PyObject *args) {
     (void)module;
-    if (!PyArg_ParseTuple(args, "i|i", &done_until, &fail_next)) return NULL;
+    if (!PyArg_ParseTuple(args, "i|ii", &done_until, &fail_next, &fail_waits)) return NULL;
     dlx_collect();
     return Py_BuildValue("ii", deleted, dlx__late_count);
 }

@@ -117,6 +117,14 @@ def test_a_driver_that_fails_keeps_the_memory(streams: Any) -> None:
     assert streams.collect(10**6) == (deleted, 0)
 
 
+def test_memory_of_work_that_cannot_be_waited_for_is_kept(streams: Any) -> None:
+    """Whether the kernel still runs is not known."""
+    deleted, _ = streams.collect(0, 0, 1)
+    for _ in range(5):
+        streams.run([streams.fake(2)], OTHER)
+    assert streams.collect(10**6, 0, 0) == (deleted + 4, 0)
+
+
 @pytest.mark.parametrize("kinds", [(0, 0), (2, 0), (2, 2)])
 def test_arguments_on_two_devices_are_refused(
     streams: Any, kinds: tuple[int, int]
@@ -141,6 +149,17 @@ def test_an_import_says_which_stream_is_to_be_waited_for(
 ) -> None:
     """R80, R141: it waits for none itself."""
     assert streams.keep(streams.fake(0), on) == found
+
+
+def test_an_array_elsewhere_is_not_asked_for_the_stream(streams: Any) -> None:
+    """R86: the number means nothing on its device."""
+
+    class Elsewhere:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (2, 1)
+
+    with pytest.raises(BufferError, match="it is on cuda:1, and the work on cuda:0"):
+        streams.run([Elsewhere()], OTHER)
 
 
 def test_an_import_to_another_device_is_refused(streams: Any) -> None:

@@ -141,6 +141,12 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = 
         BufferError,
         "it is read-only, and is written to",
     ),
+    "copied": (
+        {"flags": 2},
+        {"flags": WRITE},
+        BufferError,
+        "it is a copy, and is written to",
+    ),
     "repeated": (
         {"strides": (0, 1)},
         {"flags": WRITE},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from support.simulated_driver import Simulation
 def copy(sim: Simulation) -> Any:
     """Give the function; the driver's are found in the simulated one."""
     ctypes.CDLL(str(sim.path), ctypes.RTLD_GLOBAL)
-    headers = Path(requires("triton").__file__).parent / "backends/nvidia/include"
+    requires("torch")  # brings triton, which has cuda.h
+    triton = Path(str(import_module("triton").__file__))
+    headers = triton.parent / "backends/nvidia/include"
     return extension("c_launch", "-isystem", str(headers)).copy
 
 

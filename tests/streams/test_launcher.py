@@ -107,6 +107,29 @@ def test_a_launch_comes_between_the_work_of_two_libraries(sim: Simulation) -> No
     assert sim.races == []
 
 
+@pytest.mark.parametrize("size", [4, 5])
+def test_a_launch_whose_shapes_are_checked_is_ordered(
+    sim: Simulation, library: Framework, s: Stream, size: int
+) -> None:
+    """docs/launcher.md, Shapes and sizes: nothing runs where one is refused."""
+
+    @dlx.launcher(out="x", shape="n", size="n")
+    def launch(x: Any, n: int, *, stream: int) -> int:
+        queue(stream, x, write=True)
+        return stream
+
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        if size == 4:
+            assert launch(array, 4, stream=s) == launch(array, n=4, stream=s)
+        else:
+            with pytest.raises(BufferError, match="accepts 'n', where n is 5") as no:
+                launch(array, size, stream=s)
+            assert "argument x of" in no.value.__notes__[0]
+        array += 1
+    assert sim.races == []
+
+
 @pytest.mark.parametrize("give", ["address", "pointer", "tensor"])
 def test_each_way_to_give_is_ordered(
     sim: Simulation, library: Framework, s: Stream, give: Any

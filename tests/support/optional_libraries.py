@@ -26,9 +26,9 @@ def needs(name: str) -> None:
         missing(library)
 
 
-def missing(library: str) -> NoReturn:
-    """Skip for want of a library, or fail in CI."""
-    reason = f"{library} is not installed: `tests/tasks.py interop` installs it"
+def missing(library: str, by: str = "tests/tasks.py interop") -> NoReturn:
+    """Skip for want of a library, which ``by`` installs, or fail in CI."""
+    reason = f"{library} is not installed: `{by}` installs it"
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         pytest.fail(reason)
     pytest.skip(reason)

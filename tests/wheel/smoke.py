@@ -11,7 +11,9 @@ assert not {"numpy", "torch", "enum"} & set(sys.modules), "imported too much"
 values = array.array("f", range(6))
 pointer, _ = values.buffer_info()
 tensor = dlx.from_pointer(pointer, (2, 3), "float32", owner=values)
-assert repr(tensor) == "dlx.Tensor(float32[2, 3], cpu)"
+assert (
+    repr(tensor) == "dlx.Tensor(float32[2, 3], cpu, [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])"
+)
 elements: object = memoryview(tensor).tolist()
 assert elements == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 

@@ -66,7 +66,7 @@ def convert_tree(
         >>> import numpy as np
         >>> batch = {"x": (np.ones(2),), "name": "first"}
         >>> dlx.convert_tree(batch, dlx.Tensor)
-        {'x': (dlx.Tensor(float64[2], cpu),), 'name': 'first'}
+        {'x': (dlx.Tensor(float64[2], cpu, [1.0, 1.0]),), 'name': 'first'}
     """
 
     leaf: Callable[..., Any] = _core.convert

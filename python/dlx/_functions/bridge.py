@@ -75,7 +75,7 @@ def bridge(
         ... def smooth(x):
         ...     return (x[1:] + x[:-1]) / 2
         >>> smooth(dlx.from_dlpack(np.arange(3.0)))  # a tensor of any library
-        dlx.Tensor(float64[2], cpu)
+        dlx.Tensor(float64[2], cpu, [0.5, 1.5])
     """
     if lists not in ("keep", "refuse"):
         raise ValueError(f"lists is {lists!r}; expected 'keep' or 'refuse'")

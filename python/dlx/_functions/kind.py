@@ -35,8 +35,8 @@ class Kind(_core.Kind):
         if isinstance(x, self.to) and not _core.only_exports(x):
             return x
         into = self.to if like is None else like
-        # What is written in place (copy=False) keeps its record of gradients.
-        how = self.how if copy is None else {}
+        # Of what is written in place (copy=False) nothing is recorded: see `Outs.take`.
+        how = self.how if copy is None else {"detach": True}
         return convert(x, into, copy=copy, **how)
 
     def stands_for(self, cls: type) -> bool:

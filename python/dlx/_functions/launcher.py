@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from operator import attrgetter
 from types import MethodType
 
 from .. import _core
+from .checks import Checks, dims_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,17 +25,20 @@ def launched(
     function: Any,
     give: str,
     out: Any,
-    dtype: Any,
+    accepts: dict[str, Any],
     contiguous: bool,
+    align: int | None,
     devices: str,
     stream: Any,
     pointer: type,
 ) -> Any:
-    """Launch a callable, a class method or a static method."""
+    """Launch a callable, a class method or a static method.
+
+    ``accepts`` are the options that are said of all tensors, or of each parameter.
+    """
     if isinstance(function, (classmethod, staticmethod)):
-        of = function.__func__
-        inner = launched(of, give, out, dtype, contiguous, devices, stream, pointer)
-        return type(function)(inner)
+        how = give, out, accepts, contiguous, align, devices, stream, pointer
+        return type(function)(launched(function.__func__, *how))
     if not callable(function):
         raise TypeError(f"{function!r} cannot be launched; expected a callable")
     inner = inspect.unwrap(function)  # contextlib.contextmanager wraps a generator
@@ -52,16 +57,16 @@ def launched(
         )
     parameters = _Parameters(function)
     parameters.write([out] if isinstance(out, (str, int)) else out)
-    each: dict[str | int, Any] = {}
-    if isinstance(dtype, Mapping):
-        for name in dtype:
-            place = parameters.at(name, "dtype")
-            if place in each:
-                raise ValueError(f"dtype names the parameter {place!r} twice")
-            each[place] = dtype[name]
-        dtype = [parameters.of(name, each) for name in parameters.names]
-    elif isinstance(dtype, list):
-        raise TypeError("dtype is a list; expected one dtype, or a dict by parameter")
+    said = {
+        option: parameters.each(option, value)
+        if isinstance(value, (Mapping, list))
+        else value
+        for option, value in accepts.items()
+    }
+    dtype = said["dtype"]
+    if isinstance(dtype, dict):
+        dtype = [parameters.of(name, dtype) for name in parameters.names]
+    note = functools.partial(_note, function, parameters.fixed)
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
     if devices not in _DEVICES:
@@ -71,11 +76,13 @@ def launched(
         parameters,
         dtype,
         contiguous,
+        align,
         devices == "one",
         give == "address",
         pointer if give == "pointer" else None,
         stream,
-        functools.partial(_note, function, parameters.fixed),
+        parameters.checks(said["shape"], said["size"], note),
+        note,
     )
 
 
@@ -156,6 +163,51 @@ def _signature(function: Any) -> list[Parameter] | None:
     try:
         return [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
+        return _written(function)
+
+
+def _written(function: Any) -> list[Parameter] | None:
+    """Return the parameters that nanobind and pybind11 write of one function.
+
+    None of overloads, and of a signature that is not Python.
+    """
+    texts = []
+    if type(function).__name__ in ("nb_func", "nb_method"):  # not one that is bound
+        texts = [each[0] for each in function.__nb_signature__]
+    elif inspect.isbuiltin(function):
+        owner = type(function.__self__).__name__
+        if owner == "PyCapsule" or owner.startswith("pybind11_detail"):
+            texts = [f"def {str(function.__doc__).partition(chr(10))[0]}"]
+    if len(texts) != 1:
+        return None
+    try:
+        [made] = ast.parse(f"{texts[0]}: ...").body
+    except SyntaxError:
+        return None
+    if not isinstance(made, ast.FunctionDef) or made.args.vararg or made.args.kwarg:
+        return None
+    of, named = made.args, Parameter.POSITIONAL_OR_KEYWORD
+    positional = len(of.posonlyargs) + len(of.args)
+    defaults = [None] * (positional - len(of.defaults)) + of.defaults
+    kinds = (
+        (Parameter.POSITIONAL_ONLY, of.posonlyargs, defaults),
+        (named, of.args, defaults[len(of.posonlyargs) :]),
+        (Parameter.KEYWORD_ONLY, of.kwonlyargs, of.kw_defaults),
+    )
+    return [
+        Parameter(each.arg, kind, default=_value(default))
+        for kind, each_of, values in kinds
+        for each, default in zip(each_of, values, strict=False)
+    ]
+
+
+def _value(default: ast.expr | None) -> Any:
+    """Return a default, or None where it is no literal."""
+    if default is None:
+        return Parameter.empty
+    try:
+        return ast.literal_eval(default)
+    except ValueError:
         return None
 
 
@@ -169,10 +221,13 @@ class _Parameters:
         self.function = function
         self.expected, self.most = "the name of one, or its position", _MOST
         found = _signature(function)
+        # Whether a call has to pass all that are named by position.
+        self.is_unsaid = found is None
         if found is None:
             found = [Parameter("args", Parameter.VAR_POSITIONAL)]
             self.expected = "a position, because it has no signature"
             if _of_ctypes(function) is function and function.argtypes is not None:
+                self.is_unsaid = False  # ctypes sees to it
                 self.most = len(function.argtypes)
                 self.expected = f"a position below {self.most}, that of its argtypes"
         kinds = {p.name: p.kind for p in found}
@@ -194,6 +249,7 @@ class _Parameters:
         named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         self.takes_stream = kinds.get("stream") in named
         self.out: dict[str | int, bool] = {}
+        self.defaults = {p.name: p.default for p in found if p.name not in self.others}
 
     @property
     def names(self) -> list[str | int]:
@@ -223,6 +279,42 @@ class _Parameters:
     def write(self, out: Iterable[Any]) -> None:
         """Note the parameters whose tensors are written to."""
         self.out = {self.at(name, "out"): True for name in out}
+
+    def each(self, option: str, said: Any) -> dict[str | int, Any]:
+        """Return what an option says of parameters, in a dict or by position."""
+        each: dict[str | int, Any] = {}
+        for name, value in (
+            said.items() if isinstance(said, Mapping) else enumerate(said)
+        ):
+            place = self.at(name, option)
+            if place in each:
+                raise ValueError(f"{option} names the parameter {place!r} twice")
+            each[place] = value
+        return each
+
+    def checks(self, shape: Any, size: Any, note: Callable[..., None]) -> Checks | None:
+        """Return what a call is checked by, None if by nothing."""
+        least = len(self.fixed) if self.is_unsaid else 0
+        if shape is None and size is None and not least:
+            return None
+        said = {"shape": shape, "size": size}
+        dims = [
+            {name: dims_of(option, value) for name, value in of.items()}
+            if isinstance(of, dict)
+            else dict.fromkeys(self.names, dims_of(option, of))
+            for option, of in said.items()
+        ]
+        has_keywords = "**kwargs" in self.others.values()
+        return Checks(
+            self.of,
+            self.fixed,
+            self.defaults,
+            has_keywords,
+            self.receivers,
+            least,
+            note,
+            *dims,
+        )
 
     def of(self, name: str | int, said: Mapping[str | int, Any]) -> Any:
         """Return what an option says of a parameter; of one in a star, what of that."""

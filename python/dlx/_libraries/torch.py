@@ -246,6 +246,16 @@ def has_tangent(tensor: Any) -> bool:
             return False
 
 
+def records(tensor: Any) -> str | None:
+    """Say what torch would record of an operation in place; None if nothing."""
+    torch = _of(tensor)
+    with _asking(torch):
+        grad = torch._C.TensorBase.requires_grad
+        if torch._C.is_grad_enabled() and grad.__get__(tensor):
+            return "requires grad"
+    return "has a tangent" if has_tangent(tensor) else None
+
+
 def is_whole(tensor: Any) -> bool:
     """Whether an integer of 8 bits is one: torch exports ``int4`` as ``int8``."""
     torch = _of(tensor)

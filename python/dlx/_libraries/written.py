@@ -1,8 +1,10 @@
-"""Exports of tensors that were written to, so many times as their library counts."""
+"""What torch and Paddle note of what is written to: their graphs, and counts."""
 
 from __future__ import annotations
 
-from .torch import known_to
+import sys
+
+from .torch import known_to, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +14,30 @@ if TYPE_CHECKING:
     # Unversioned and versioned capsules, each with the count of its tensor.
     Samples = list[list[tuple[object, int]]]
 
+RECORDED = (
+    "{what}, and no graph records what is written to it, so a backward pass would give "
+    "the gradients of what was there before; write in `with {library}.no_grad():`, or "
+    "pass tensor.detach()"
+)
 TIMES = (11, 37, 101)
+
+
+def recorded(tensor: Any) -> str | None:
+    """Explain why a write would make wrong what torch or Paddle records of a tensor.
+
+    None if they record nothing.
+    """
+    if any(map(known_to, type(tensor).__mro__)):
+        found = records(tensor)
+        if found == "has a tangent":
+            return f"{found}, which a write would not change; pass tensor.detach()"
+        return found and RECORDED.format(what=found, library="torch")
+    paddle = sys.modules.get("paddle")
+    if getattr(tensor, "stop_gradient", True):
+        return None
+    if paddle is not None and not paddle.is_grad_enabled():
+        return None
+    return RECORDED.format(what="records gradients", library="paddle")
 
 
 def of_torch(kind: Any) -> Samples:

@@ -114,11 +114,6 @@ pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool
     Ok(ndarray.is_some_and(|ndarray| is_proven(class.py(), ndarray)))
 }
 
-/// Whether objects of `class` are arrays, read here or not.
-pub(crate) fn has_arrays(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    Ok(array_class(class)?.is_some())
-}
-
 /// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.
 pub(crate) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();

@@ -11,7 +11,7 @@ use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
 use super::own::Own;
-use super::questions::{Getter, Predicate, ask, has_tangent, is_byte, is_whole};
+use super::questions::{ask, get, has_tangent, is_byte, is_whole};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::tensor::checked::Meta;
@@ -21,28 +21,13 @@ use crate::types::{device, dtype};
 /// The checks, looked up once per type.
 #[derive(Clone, Copy)]
 pub(crate) struct Guards {
-    is_conj: Option<Predicate>,
-    is_neg: Option<Predicate>,
-    requires_grad: Option<Getter>,
-    is_quantized: Option<Getter>,
     layout: Option<Layout>,
     pub(crate) own: Own,
 }
 
 impl Guards {
-    pub(super) fn of(
-        torch: &Bound<'_, PyAny>,
-        class: &Bound<'_, PyType>,
-        base: &Bound<'_, PyType>,
-        tensor: &Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
-        let py = tensor.py();
-        // Of the base, which Python code cannot change.
+    pub(super) fn of(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Self> {
         Ok(Self {
-            is_conj: Predicate::of(base, tensor, intern!(py, "is_conj"))?,
-            is_neg: Predicate::of(base, tensor, intern!(py, "is_neg"))?,
-            requires_grad: Getter::of(base, intern!(py, "requires_grad"))?,
-            is_quantized: Getter::of(base, intern!(py, "is_quantized"))?,
             layout: layout(torch, class)?,
             own: own(torch, class)?,
         })
@@ -92,11 +77,10 @@ impl Guards {
         {
             return Err(refused(tensor, true));
         }
-        match found {
-            Found::Unknown => self.ask_values(tensor, dtype),
-            _ if self.may_be_narrow(tensor, dtype) => self.ask_values(tensor, dtype),
-            Found::Plain | Found::MayRecord => Ok(()),
+        if matches!(found, Found::Unknown) || self.may_be_narrow(tensor, dtype) {
+            return ask_values(tensor, dtype);
         }
+        Ok(())
     }
 
     /// Whether elements that are exported as integers of 8 bits may have fewer: torch exports its narrower ones likewise.
@@ -116,19 +100,7 @@ impl Guards {
         {
             return Ok(records);
         }
-        self.ask_records(tensor)
-    }
-
-    /// The slow path of [`Self::records`], which asks Python.
-    #[cold]
-    #[inline(never)]
-    fn ask_records(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        match self.requires_grad {
-            Some(getter) => getter.get(tensor),
-            None => tensor
-                .getattr(intern!(tensor.py(), "requires_grad"))?
-                .is_truthy(),
-        }
+        get(tensor, intern!(tensor.py(), "requires_grad"))
     }
 
     /// Whether the storage of `tensor`, which has memory, contains the elements of `made`, read from it; another thread may
@@ -201,34 +173,20 @@ impl Guards {
         }
     }
 
-    /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter.
+    /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter;
+    /// returns whether `tensor` certainly records none, and has no tangent.
     #[inline(always)]
     pub(crate) fn check_values(
         &self,
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
-    ) -> PyResult<()> {
-        match self.found(tensor) {
-            Found::Plain | Found::MayRecord if !self.may_be_narrow(tensor, dtype) => Ok(()),
-            _ => self.ask_values(tensor, dtype),
+    ) -> PyResult<bool> {
+        let found = self.found(tensor);
+        let is_known = !matches!(found, Found::Unknown) && !self.may_be_narrow(tensor, dtype);
+        if !is_known {
+            ask_values(tensor, dtype)?;
         }
-    }
-
-    /// Whether `tensor` is a lazily negated or conjugated view.
-    pub(super) fn is_lazy(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let py = tensor.py();
-        Ok(ask(self.is_neg, tensor, intern!(py, "is_neg"))?
-            || ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
-    }
-
-    /// Whether `tensor` is quantized.
-    fn is_quantized(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        match self.is_quantized {
-            Some(getter) => getter.get(tensor),
-            None => tensor
-                .getattr(intern!(tensor.py(), "is_quantized"))?
-                .is_truthy(),
-        }
+        Ok(matches!(found, Found::Plain))
     }
 
     /// Whether `tensor` may have a tangent.
@@ -238,20 +196,20 @@ impl Guards {
         let may = |layout: Layout| unsafe { layout.may_have_tangent(tensor) };
         self.layout.is_none_or(may)
     }
+}
 
-    /// The slow path of [`Self::check_values`], which asks torch.
-    #[inline(never)]
-    fn ask_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-        let py = tensor.py();
-        if ask(self.is_neg, tensor, intern!(py, "is_neg"))?
-            || (dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
-            || self.is_quantized(tensor)?
-            || (is_byte(dtype) && !is_whole(tensor)?)
-        {
-            return Err(refused(tensor, false));
-        }
-        Ok(())
+/// The slow path of [`Guards::check_values`], which asks torch.
+#[inline(never)]
+fn ask_values(tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+    let py = tensor.py();
+    if ask(tensor, intern!(py, "is_neg"))?
+        || (dtype.code == kDLComplex && ask(tensor, intern!(py, "is_conj"))?)
+        || get(tensor, intern!(py, "is_quantized"))?
+        || (is_byte(dtype) && !is_whole(tensor)?)
+    {
+        return Err(refused(tensor, false));
     }
+    Ok(())
 }
 
 /// Whether a storage, by its start and size in bytes, contains the elements.

@@ -42,7 +42,7 @@ impl Launched {
     ) -> PyResult<()> {
         let x = &*call.arguments.values[index];
         let parameter = self.parameter(&call.arguments, index)?;
-        let written = self.is_written(parameter).then_some("the tensor");
+        let written = self.parameters.written[parameter].then_some("the tensor");
         let accepted = self.accepted.as_deref().map(|of| (of, parameter));
         let device = call.loan.lend(x, wanted, written, accepted)?;
         call.taken.push(x.clone());
@@ -95,9 +95,8 @@ impl Launched {
         error: PyErr,
     ) -> PyErr {
         let (positional, names) = (arguments.positional(), arguments.names);
-        let noted = (self.note.as_ref())
-            .map(|note| (note.bind(py)).call1((error.value(py), index, positional, names)));
-        match noted.transpose() {
+        let noted = (error.value(py), index, positional, names);
+        match self.note.bind(py).call1(noted) {
             Ok(_) => error,
             Err(failed) => failed,
         }
@@ -112,7 +111,7 @@ impl Launched {
         let has_stream = call.loan.stream().is_some();
         if has_stream && !is_wanted && self.parameters.stream.is_none() {
             return Err(PyBufferError::new_err(
-                "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
+                "nothing says which stream the function launches on; give it a parameter stream, or pass stream= to \
                  dlx.launcher",
             ));
         }
@@ -163,16 +162,24 @@ impl Launched {
             self.check_streams(py, call, wanted.is_some())?;
         }
         call.loan.join(py)?;
+        if let Some(check) = &self.check {
+            let mut given = call.taken.clone();
+            for (place, &(index, ..)) in call.lent.iter().enumerate() {
+                if let Some(view) = call.loan.view(place) {
+                    given[index + 1] = view.bind(py).clone().into_any();
+                }
+            }
+            vectorcall(check.bind(py), &mut given, call.arguments.names)?;
+        }
         for (place, &(index, ..)) in call.lent.iter().enumerate() {
             let Some(view) = call.loan.view(place) else {
                 continue;
             };
             let view = view.bind(py);
             call.taken[index + 1] = match &self.made {
-                _ if self.has_addresses => match address(view) {
-                    Ok(address) => address,
-                    Err(error) => return Err(self.noted(py, &call.arguments, index, error)),
-                },
+                _ if self.has_addresses => {
+                    address(view).map_err(|error| self.noted(py, &call.arguments, index, error))?
+                }
                 Some(made) => call_with(made.bind(py), &[view.as_any()])?,
                 None => view.clone().into_any(),
             };
@@ -214,7 +221,7 @@ impl Launched {
     fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
         let mut told = Ok(());
         for (place, &(index, parameter, _)) in call.lent.iter().enumerate() {
-            if has_run && self.is_written(parameter) {
+            if has_run && self.parameters.written[parameter] {
                 let lent = || Some(call.loan.view(place)?.get().described());
                 told = told.and(writing::tell(&call.arguments.values[index], lent));
             }

@@ -79,7 +79,7 @@ impl Launched {
         taken: &mut Taken<'py>,
     ) -> PyResult<bool> {
         let x = arguments.values[index];
-        let is_written = || Ok(self.is_written(self.parameter(arguments, index)?));
+        let is_written = || Ok(self.parameters.written[self.parameter(arguments, index)?]);
         // This runs Python code.
         let held = Python::attach(|py| {
             held(&x, is_written).map_err(|error| self.noted(py, arguments, index, error))
@@ -105,7 +105,7 @@ impl Launched {
     ) -> PyResult<bool> {
         let parameter = self.parameter(arguments, index)?;
         let accepted = self.accepted.as_ref();
-        if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype)) {
+        if accepted.is_some_and(|accepted| !accepted.has(parameter, found.dtype, found.address)) {
             return Ok(false);
         }
         match found.work_stream {
@@ -115,7 +115,7 @@ impl Launched {
             }
             Some(_) => {}
         }
-        if self.is_written(parameter) {
+        if self.parameters.written[parameter] {
             if !found.is_writable || index >= u64::BITS as usize {
                 return Ok(false);
             }

@@ -14,7 +14,7 @@ use pyo3::types::{PyString, PyType};
 
 use super::Slot;
 use crate::cpython::call::call_method_with;
-use crate::cpython::lookup::is_subtype;
+use crate::cpython::lookup::{is_subtype, lacks};
 use crate::types::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -80,7 +80,16 @@ impl Origin {
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Self::Attribute { name, stored: true } => object.getattr(name.bind(object.py())),
+            Self::Attribute { name, stored: true } => {
+                let (py, name) = (object.py(), name.bind(object.py()));
+                match object.getattr(name) {
+                    // The method says what is there instead. No code of the class has run.
+                    Err(_) if lacks(&object.get_type(), &[name, intern!(py, "__getattr__")]) => {
+                        self.compute(object)
+                    }
+                    found => found,
+                }
+            }
             _ => self.compute(object),
         }
     }
@@ -90,13 +99,10 @@ impl Origin {
     fn compute<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
         match self {
-            Self::Attribute { name, .. } => {
-                nested(&object.get_type(), || object.getattr(name.bind(py)))
-            }
-            Self::Method => nested(&object.get_type(), || {
+            Self::Itself { .. } => Ok(object.clone()),
+            _ => nested(&object.get_type(), || {
                 call_method_with(object, intern!(py, "__dlx_export__"), &[])
             }),
-            Self::Itself { .. } => Ok(object.clone()),
         }
     }
 

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use super::{Whose, protected, question};
 use crate::cpython::call::has;
+use crate::stream::WorkStream;
 use crate::tensor::capsule::{self, Taken};
 use crate::tensor::checked;
 use crate::tensor::managed::ManagedVersioned;
@@ -34,8 +35,8 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Opti
 
 /// The tensor of an export.
 pub(crate) enum Exported {
-    /// A versioned tensor, as the producer wrote it or rewritten by dlx.
-    Managed(ManagedVersioned),
+    /// A versioned tensor, as the producer wrote it or rewritten by dlx, and who names its stream, if its table does.
+    Managed(ManagedVersioned, Option<WorkStream>),
     /// A tensor that dlx has read, or an unversioned one, which has no flags: only a snapshot can record what it cannot say.
     Snapshot(Snapshot),
 }
@@ -72,5 +73,5 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
         kind.check_address(x, tensor.data)?;
     }
     let is_on_cpu = tensor.device == device::CPU;
-    Ok(is_on_cpu.then_some(Exported::Managed(managed)))
+    Ok(is_on_cpu.then_some(Exported::Managed(managed, None)))
 }

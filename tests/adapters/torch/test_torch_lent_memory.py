@@ -208,3 +208,9 @@ def test_a_tensor_is_told_also_if_another_one_fails(write: Any) -> None:
     with pytest.raises(RuntimeError, match="no count"):
         write(Failing(), w)
     assert w._version == 1
+
+
+def test_a_tensor_that_exports_another_exports_that_with_detach() -> None:
+    """What ``detach()`` makes of it would not."""
+    x = standing_in(requires("torch").ones(3))
+    assert dlx.convert(x, np, detach=True).tolist() == [1, 1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import Any
 
@@ -265,13 +266,73 @@ def test_no_mode_hides_where_torch_counts(first: str) -> None:
     assert ran[0] == 0, ran
 
 
-def test_a_tensor_of_a_graph_may_be_lent() -> None:
-    """A kernel records no gradients, but the graph learns of it."""
+def by_address(x: Any) -> None:
+    """Write in a kernel that takes an address."""
+
+    def kernel(x: int) -> None:
+        (ctypes.c_float * 3).from_address(x)[:] = [7.0] * 3
+
+    dlx.launcher(kernel, out=0)(x)
+
+
+RECORDED: dict[str, Any] = {
+    "a parameter": lambda w: w,
+    "a result": lambda w: w * 1,
+    "a mixin over one": lambda w: Stored(w * 1),
+}
+UNRECORDED = {"launcher, an address": by_address, **WRITE}
+
+
+@pytest.mark.parametrize("write", UNRECORDED.values(), ids=UNRECORDED)
+@pytest.mark.parametrize("make", RECORDED.values(), ids=RECORDED)
+def test_what_torch_records_is_not_written(make: Any, write: Any) -> None:
+    """A kernel records nothing: its gradient would be that of what was there before."""
     torch = requires("torch")
-    y = torch.ones(3, requires_grad=True).exp()
-    by_borrow(y)
+    x = make(torch.ones(3, requires_grad=True))
+    with pytest.raises(BufferError, match=r"requires grad.*detach\(\)"):
+        write(x)
+    assert dlx.convert(x, np, detach=True).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("write", UNRECORDED.values(), ids=UNRECORDED)
+def test_what_requires_grad_is_written_where_torch_does_not_record(write: Any) -> None:
+    """As its optimizers do; the graph learns of it."""
+    torch = requires("torch")
+    w = torch.nn.Parameter(torch.ones(3))
+    y = w.exp()
+    with torch.no_grad():
+        write(w)
+        write(y)
+    assert (w.tolist(), w._version, y._version) == ([7, 7, 7], 1, 1)
     with pytest.raises(RuntimeError, match=SAVED):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("write", UNRECORDED.values(), ids=UNRECORDED)
+def test_the_detached_tensor_that_the_advice_names_is_written(write: Any) -> None:
+    """It shares the memory, and the count of writes."""
+    w = requires("torch").ones(3, requires_grad=True)
+    y = w.exp()
+    write(w.detach())
+    write(y.detach())
+    assert w.tolist() == [7, 7, 7]
+    with pytest.raises(RuntimeError, match=SAVED):
+        y.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning:torch")
+@pytest.mark.parametrize("write", UNRECORDED.values(), ids=UNRECORDED)
+def test_a_tensor_with_a_tangent_is_not_written(write: Any) -> None:
+    """Its derivative would stay behind, also where no gradients are recorded."""
+    torch = requires("torch")
+    forward = torch.autograd.forward_ad
+    x = torch.ones(3)
+    with forward.dual_level(), torch.no_grad():
+        dual = forward.make_dual(x, x + 1)
+        with pytest.raises(BufferError, match="has a tangent"):
+            write(dual)
+        write(dual.detach())
+    assert x.tolist() == [7, 7, 7]
 
 
 def test_what_is_only_read_is_not_written() -> None:

@@ -361,3 +361,100 @@ def unversioned() -> Target:
         show="lambda x: x.array",
         tensors={"read-only": "hostile.Unversioned(np.ones(3, np.float32))"},
     )
+
+
+class Tabled:
+    """A tensor whose type has a table, and no `__dlpack__`."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep nothing: no row reads it."""
+
+
+def tabled() -> Target:
+    """Return a target whose type has a table alone."""
+    from dlx import Tensor
+
+    Tabled.__dlpack_c_exchange_api__ = Tensor.__dlpack_c_exchange_api__  # type: ignore[attr-defined]
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        make="hostile.Tabled",
+        cannot_export={"nothing": "hostile.Tabled(0)"},
+    )
+
+
+def tabled_alone() -> Target:
+    """Return it without a way to make a tensor."""
+    return replace(tabled(), make=None, type="hostile.Tabled", cannot_export={})
+
+
+def misspelled_field() -> Target:
+    """Return a target whose `address` has another name."""
+    return _numpy("take", adress="lambda x: 0")
+
+
+def misspelled_address() -> Target:
+    """Return a target whose `address` reads what is not there."""
+    return replace(_numpy("take"), address="lambda x: x.ctypes.dat")
+
+
+def misspelled_method() -> Target:
+    """Return a target whose `address` is a method that it does not call."""
+    return replace(_numpy("take"), address="lambda x: x.item")
+
+
+def misspelled_make() -> Target:
+    """Return a target whose `make` names no function."""
+    return replace(_numpy("take"), make="lambda a: np.aray(a)")
+
+
+def misspelled_take() -> Target:
+    """Return a target whose `take` names no module."""
+    return replace(_numpy("take"), make=None, take="lambda x: hostil.take(x)")
+
+
+def misspelled_function() -> Target:
+    """Return a target whose `show` is a function that reads what is not there."""
+
+    def show(x: Any) -> Any:
+        return x.cpy()
+
+    return replace(_numpy("take"), show=show)
+
+
+def raising_address() -> Target:
+    """Return a target whose own `address` raises AttributeError."""
+    return replace(_numpy("take"), address="hostile.address")
+
+
+def address(x: Any) -> int:
+    """Raise as a library does that is wrong inside."""
+    return _inner(x)
+
+
+def _inner(x: Any) -> int:
+    return int(x.nothing)
+
+
+class Sharing(Unversioned):
+    """A tensor that drops `copy=`."""
+
+    def __dlpack__(self, *, max_version: Any = None, **_keywords: Any) -> Any:
+        """Export the memory itself."""
+        return self.array.__dlpack__(max_version=max_version)
+
+
+def sharing() -> Target:
+    """Return a target that drops `copy=` and does not say where elements are."""
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        make="lambda a: hostile.Sharing(np.array(a))",
+        show="lambda x: x.array.copy()",
+        tensors={"negative": "hostile.Sharing(np.arange(6, dtype='f4')[::-1])"},
+    )
+
+
+def sharing_elsewhere() -> Target:
+    """Return it with the address of something else."""
+    return replace(sharing(), address="lambda x: id(x)")

@@ -107,6 +107,12 @@ class Array:
         self.describable, self.lazy = describable, lazy
         self.dtype = dtype or DTYPES[str(data.dtype)]
 
+    def __getattribute__(self, name: str) -> Any:
+        """Have no Python protocol, if that is what is wrong."""
+        if name in ("__dlpack__", "__dlpack_device__") and wrong("table: alone"):
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
     def numpy(self) -> Any:
         """Return a copy of the elements."""
         if any(s < 0 for s in self.data.strides) and wrong(
@@ -189,6 +195,9 @@ class Array:
         if not versioned and self.readonly and not wrong("hides read-only memory"):
             raise BufferError("read-only")
         copies = copy is True and not wrong(f"shares for copy=True, major {major}")
+        for kind, is_it in _KINDS.items():
+            if wrong(f"shares {kind} for copy=True") and is_it(self, self.data):
+                copies = False
         if copy is False and wrong("copies for copy=False"):
             copies = True
         if copy is None and wrong("copies for copy=None"):
@@ -378,6 +387,7 @@ _KINDS: dict[str, Any] = {
     "strided": lambda x, data: data.ndim == 1 and data.strides[0] == 8,
     "broadcast": lambda x, data: data.ndim == 1 and data.strides[0] == 0,
     "negative": lambda x, data: data.ndim == 1 and data.strides[0] < 0,
+    "transposed": lambda x, data: data.ndim == 2 and data.strides == (4, 12),
 }
 
 
@@ -666,6 +676,12 @@ def _keeps_apart(tensor: Any, versioned: bool, flags: int, capsule: bool) -> boo
         return not versioned
     if wrong("copy=True shares read-only memory"):
         return bool(flags & READ_ONLY)
+    if not tensor.strides or not tensor.shape:
+        return False
+    dims = tuple(tensor.shape[: tensor.ndim]), tuple(tensor.strides[: tensor.ndim])
+    for kind, is_it in _LAYOUTS.items():
+        if wrong(f"copy=True shares {kind}") and is_it(*dims, first):
+            return True
     return False
 
 
@@ -959,6 +975,8 @@ def target() -> Target:
             "strided": "reference.Array(np.arange(1, 13, dtype=np.float32)[::2])",
             "broadcast": "reference.Array(np.broadcast_to(np.float32(1), 6))",
             "negative": "reference.Array(np.arange(1, 7, dtype=np.float32)[::-1])",
+            "transposed": "reference.Array("
+            "np.arange(1, 7, dtype=np.float32).reshape(2, 3).T)",
             "subclass": "reference.Sub(np.arange(6, dtype=np.float32))",
             "negated": "reference.Array(np.ones(3, np.float32), lazy=True)",
             "conjugated": "reference.Array(np.ones(3, np.complex64), lazy=True)",

@@ -65,6 +65,12 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
         (f"{HOSTILE}:wrong_profile", "has ['array-apy']; expected some of dlpack"),
         (f"{HOSTILE}:wrong_kind", "has ['readonly']; expected some of read-only"),
         (f"{HOSTILE}:wrong_name", "names no folder"),
+        (f"{HOSTILE}:misspelled_field", "'adress'; did you mean 'address'?"),
+        (f"{HOSTILE}:misspelled_address", "no attribute 'dat'; did you mean 'data'?"),
+        (f"{HOSTILE}:misspelled_method", "x.item') returns a builtin_function_or_me"),
+        (f"{HOSTILE}:misspelled_make", "no attribute 'aray'; did you mean 'array'?"),
+        (f"{HOSTILE}:misspelled_take", "is not defined; did you mean 'hostile'?"),
+        (f"{HOSTILE}:misspelled_function", "attribute 'cpy'; did you mean 'copy'?"),
         (f"{HOSTILE}:wrong_setup", "RuntimeError: no runtime"),
         (f"{HOSTILE}:killing_parent", "the process that forks for the target has"),
     ],
@@ -80,7 +86,9 @@ def test_a_target_that_cannot_be_checked_is_one_line(
     assert said.out == ""
 
 
-@pytest.mark.parametrize("target", ["printing", "forking_at_once", "spawning", "slow"])
+@pytest.mark.parametrize(
+    "target", ["printing", "forking_at_once", "spawning", "slow", "raising_address"]
+)
 def test_what_a_factory_does_beside_its_work_is_borne(
     nothing_left: str, capsys: pytest.CaptureFixture[str], target: str
 ) -> None:
@@ -150,7 +158,7 @@ def target():
     [
         (["--suite", "new"], "suite 'new' is no version such as"),
         (["--suite", "0.1"], "no check is selected"),
-        (["--only", "consumer.nothing"], "no check is selected"),
+        (["--only", "consumer.nothing"], "no check 'consumer.nothing'"),
         (["--deviations", "missing.toml"], "missing.toml: No such file"),
         (["--deviations", "."], ".: Is a directory"),
         (["--bisect", "--in-process"], "leave --in-process out"),

@@ -109,7 +109,12 @@ def test_the_command_explains_what_a_report_has(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nonsense"], "no check 'nonsense'"),
+        (["nonsense"], "no check 'nonsense'\n"),
+        (["producer.read-only"], "did you mean producer.read-only.flag, producer."),
+        (["read-only"], "did you mean producer.read-only.flag, producer."),
+        (["consumer.copi.none"], "did you mean consumer.copy.none"),
+        ([f"{COPY},consumer.copy.nome"], "did you mean consumer.copy.none"),
+        (["R12"], "no check 'R12' of it: a read of a freed struct shows only under"),
         ([COPY, "mylib.dlpack:target"], "--explain runs nothing"),
         ([COPY, "nothing"], "no target 'nothing'"),
     ],

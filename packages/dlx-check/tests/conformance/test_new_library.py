@@ -6,10 +6,13 @@ wrong.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
+from sysconfig import get_path
 
 import pytest
 from dlx_check.cli import main
@@ -20,6 +23,22 @@ FAULTS = (
     "producer.copy.true",
     "producer.stream.cpu.legacy",
 )
+PACKAGE = Path(__file__).parents[2]
+PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "mylib"
+version = "7.0"
+"""
+TARGET = """
+from dlx_check import Target
+
+def target():
+    return Target(name="mylib", imports="import mylib", make="mylib.make")
+"""
 BLOCKED = "import sys; sys.modules['dlx'] = None; exec(open(sys.argv[1]).read())"
 
 
@@ -118,3 +137,46 @@ def test_a_deviations_file_takes_five_steps(
     code, said = checked(*run, "--strict")
     assert code == 1
     assert "producer.copy.true: it no longer deviates: delete" in said
+
+
+@pytest.mark.slow
+def test_the_workflow_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    """README.md, In CI: in a checkout of a library, dlx beside it."""
+    if not Path(get_path("include"), "Python.h").exists() or not shutil.which("cc"):
+        pytest.skip("a C compiler and Python.h are not installed")
+    (block,) = re.findall(
+        r"```yaml\n(.*?)```", (PACKAGE / "README.md").read_text(), re.S
+    )
+    built = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "dlx/packages/dlx-check", ignore=built)
+    (tmp_path / "mylib").mkdir()
+    (tmp_path / "mylib/__init__.py").write_text("from numpy import array as make\n")
+    (tmp_path / "mylib/dlpack.py").write_text(TARGET)
+    # Any other file in the folder of a project may be taken for a package.
+    packages = '[tool.setuptools]\npackages = ["mylib"]\n'
+    (tmp_path / "pyproject.toml").write_text(PROJECT + packages)
+    environment = tmp_path / "environment"
+    venv.create(environment, symlinks=True)
+    (site,) = environment.glob("lib/*/site-packages")
+    # What is installed here takes the place of an index: pip, setuptools and NumPy.
+    (site / "here.pth").write_text(get_path("purelib"))
+    (environment / "bin/pip").write_text('#!/bin/sh\nexec python -m pip "$@"\n')
+    (environment / "bin/pip").chmod(0o755)
+    summary = tmp_path / "summary"
+    for step in re.findall("run: (.*)", block):
+        ended = subprocess.run(
+            ["bash", "-e", "-c", step],
+            cwd=tmp_path,
+            env={
+                "PATH": f"{environment / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+                "GITHUB_STEP_SUMMARY": str(summary),
+                "PIP_NO_INDEX": "1",
+                "PIP_NO_BUILD_ISOLATION": "0",
+                "CI": "true",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert summary.read_text().startswith("## `mylib 7.0` and DLPack 1.3")

@@ -90,6 +90,23 @@ def test_each_check_is_an_item(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=count - simulated, skipped=simulated)
 
 
+def test_a_failure_says_what_numpy_does_likewise(pytester: pytest.Pytester) -> None:
+    """README.md, pytest: array_api_strict imports by NumPy."""
+    result = ran(pytester, "-k", "consumer.missing", check="array_api_strict")
+    result.stdout.fnmatch_lines(["NumPy * likewise", "again: *consumer.missing.device"])
+
+
+def test_a_failure_names_those_of_the_same_cause(pytester: pytest.Pytester) -> None:
+    """README.md, pytest: what one change may mend."""
+    pytester.makepyfile(copying=MUTANT.format(fault="shape is reversed"))
+    both = ("producer.copy.true", "producer.copy.true.unversioned")
+    result = ran(pytester, "-k", "producer.copy.true", check="copying:target")
+    for one, other in (both, both[::-1]):
+        result.stdout.fnmatch_lines(
+            [f"the same cause, as it seems: {other}", f"again: *{one}"]
+        )
+
+
 def test_nothing_is_imported_to_collect(pytester: pytest.Pytester) -> None:
     """README.md, pytest: `--collect-only` starts no process."""
     assert ran(pytester, "--collect-only", "-q").ret == 0
@@ -112,6 +129,7 @@ def test_a_failure_says_what_why_and_how_to_see_it(pytester: pytest.Pytester) ->
             "deviates: shows *",
             "MUST (*; R*): *",
             "expected: *",
+            "effect on a user: wrong numbers",
             f"again: python -m dlx check mutant:target --only {WRONG}",
             f"*--write-deviations {FILE}",
             f"FAILED dlx::mutant::{WRONG} - Failed: deviates: shows *",

@@ -16,8 +16,9 @@ from dlx_check.cli import main
 from dlx_check.conformance.records import UNNAMED
 from dlx_check.conformance.reports.badge import badge
 from dlx_check.conformance.reports.markdown import LIMIT, markdown
-from dlx_check.conformance.reports.order import by_effect, unnamed
+from dlx_check.conformance.reports.order import unnamed
 from dlx_check.conformance.reports.text import describe, verdict
+from dlx_check.conformance.results import by_effect, causes
 from dlx_check.conformance.suite.row import EFFECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,7 +146,7 @@ def test_markdown_marks_what_is_known_of_a_target() -> None:
     """README.md, Reports: what one target may do, another may not."""
     for name, count in (("numpy", 1), ("another", 0)):
         text = "".join(markdown([numpy()], {name: frozenset([WRONG])}))
-        assert text.count("class of error, known") == count
+        assert text.count("user: class of error, known") == count
 
 
 def test_a_long_summary_ends_before_its_limit() -> None:
@@ -209,7 +210,8 @@ def test_text_names_source_effect_and_expectation() -> None:
     text = "\n".join(describe(numpy(), True))
     lines = text.splitlines()
     at = next(n for n, line in enumerate(lines) if f" {WRONG} " in line)
-    assert lines[at].endswith(f"deviates (class of error): {result.text}")
+    assert lines[at].endswith(f"deviates: {result.text}")
+    assert lines[at - 1].endswith(f"effect on a user: {result.effect}")
     assert lines[at + 1].endswith(result.expected)
     assert result.source in lines[at + 2]
     for line in lines:
@@ -234,12 +236,12 @@ def test_text_shows_what_is_known_only_where_it_shows_all() -> None:
     known = frozenset([WRONG])
     assert not any(f" {WRONG} " in line for line in describe(numpy(), False, known))
     assert "0 more, 1 known, facts" in "\n".join(describe(numpy(), False, known))
-    marked = f"{WRONG}  deviates (class of error, known)"
+    marked = f"{WRONG}  deviates (known)"
     assert any(marked in line for line in describe(numpy(), True, known))
 
 
 def test_text_names_the_tensors_that_a_target_lacks() -> None:
-    """`help(dlx_check.conformance.target)`, ``tensors``: and what that costs."""
+    """`help(Target)`, ``tensors``: and what that costs."""
     lacking = changed(numpy(), WRONG, result="untestable", text=f"{UNNAMED}rotated")
     before, after = unnamed(numpy().results), unnamed(lacking.results)
     assert after == before | {"rotated": 1}
@@ -255,6 +257,70 @@ def test_what_is_known_fails_no_run() -> None:
     wrong = changed(numpy(), WRONG, result="error")
     told = "exit 2: the suite itself failed, or the description of the target"
     assert verdict(wrong) == told
+
+
+LIKEWISE = f"NumPy {numpy().header.numpy} likewise"
+
+
+def test_what_numpy_does_likewise_is_marked() -> None:
+    """README.md, What to do with the result: array_api_strict imports by NumPy."""
+    found = {each.check: each for each in strict().results}
+    assert found[WRONG].like_numpy
+    assert not found["consumer.missing.both"].like_numpy
+    assert f"cause 1, effect on a user: class of error, {LIKEWISE}" in "".join(
+        markdown([strict()])
+    )
+    [line] = [each for each in describe(strict(), False) if "start with" in each]
+    assert line == (
+        f"1 cause fails the run (1 of them {LIKEWISE}); start with 1, "
+        f"class of error: {WRONG}"
+    )
+    assert not any(each.like_numpy for each in numpy().results)
+
+
+def test_what_the_library_does_itself_is_mended_before_what_numpy_does() -> None:
+    """README.md, What to do with the result: also where its effect is milder."""
+    own = changed(
+        strict(), "producer.copy.true.flag", result="deviates", effect="metadata"
+    )
+    first, second = causes(own.results)[:2]
+    assert [each.check for each in first.results] == ["producer.copy.true.flag"]
+    assert [each.check for each in second.results] == [WRONG]
+    assert second.like_numpy
+
+
+def test_what_misses_one_requirement_is_one_cause() -> None:
+    """README.md, What to do with the result: so is what was seen in the same words."""
+    report = numpy()
+    seen = {
+        "producer.copy.true": "shares memory",  # R47
+        "producer.copy.true.unversioned": "exports other elements",  # R47
+        "producer.copy.false": "shares memory",  # R48, in the same words
+        "consumer.copy.none": "shares memory",  # of another role
+    }
+    for check, text in seen.items():
+        wrong = {"result": "deviates", "text": text, "effect": "wrong numbers"}
+        report = changed(report, check, **wrong)
+    names = [{r.check for r in each.results} for each in causes(report.results)]
+    apart = {"consumer.copy.none"}
+    assert names[:2] == [{*seen} - apart, apart]
+    said = [*describe(report, False)]
+    assert "1. effect on a user: wrong numbers" in said
+    assert any("start with 1, wrong numbers: producer.copy" in each for each in said)
+    assert "causes" in json.loads([*report.lines()][-1])
+
+
+def test_text_shows_a_few_checks_of_one_cause() -> None:
+    """README.md, What to do with the result: a cause hides no other."""
+    report = numpy()
+    dtypes = [e.check for e in report.results if "producer.dtype" in e.check]
+    for check in dtypes:
+        report = changed(report, check, result="deviates", text="no room")
+    lines = [*describe(report, False)]
+    assert sum(" producer.dtype." in each for each in lines) == 5  # one to start with
+    assert any(f"and {len(dtypes) - 4} more of this cause" in each for each in lines)
+    assert any(f" {WRONG} " in each for each in lines)
+    assert sum(" producer.dtype." in each for each in describe(report, True)) > 5
 
 
 def test_text_moves_no_cursor() -> None:

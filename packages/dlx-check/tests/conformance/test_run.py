@@ -220,6 +220,37 @@ def test_the_command_takes_each_role() -> None:
     assert set(check_command._ROLES) == {check.role for check in CHECKS}
 
 
+@pytest.mark.parametrize("target", ["sharing", "sharing_elsewhere"])
+def test_a_copy_that_shares_memory_is_seen_without_an_address(target: str) -> None:
+    """R47: what has the address of another export is no copy, whatever `address` is."""
+    names = ["producer.copy.true", "producer.copy.true.negative", "producer.copy.none"]
+    found = run(f"conformance.hostile:{target}", select(names), reproduce=False)
+    assert results(found) == {
+        "producer.copy.true": "deviates",
+        "producer.copy.true.negative": "deviates",
+        "producer.copy.none": "meets",
+    }
+
+
+def test_a_type_with_a_table_alone_is_told_who_cannot_read_it() -> None:
+    """R116: consumers may know the Python protocol alone; one row says so, not 80."""
+    for target in ("tabled", "tabled_alone"):
+        checks = select(["producer.copy.*", "producer.refuses", "table.protocol"])
+        found = run(f"conformance.hostile:{target}", checks, reproduce=False)
+        *others, it = found.results
+        assert it.fails_run
+        assert it.text == (
+            "has no __dlpack__ and __dlpack_device__: NumPy and torch cannot read it"
+        )
+        assert {each.result for each in others} == {"untestable"}
+
+
+def test_a_name_that_no_check_has_is_refused() -> None:
+    """README.md: `--only`; a typing error selects nothing, and is not left out."""
+    with pytest.raises(CannotCheck, match=r"did you mean producer\.copy\.true"):
+        select(["consumer.copy.none", "producer.copy.tru"])
+
+
 @pytest.mark.parametrize("flag", ["read-only.flag", "copy.true.flag"])
 def test_a_capsule_without_flags_does_not_meet_what_asks_for_one(flag: str) -> None:
     """R37, R39: an unversioned capsule says nothing of its memory."""

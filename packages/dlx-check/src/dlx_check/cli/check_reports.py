@@ -139,9 +139,10 @@ def explain(names: str, targets: Sequence[str]) -> int:
     from dlx_check.conformance.target import CannotCheck
     from dlx_check.conformance.targets import load
 
-    checks = select(names.split(","), suite="99")
-    if not checks:
-        raise CannotRun(f"no check {names!r}")
+    try:
+        checks = select(names.split(","), suite="99")
+    except CannotCheck as reason:
+        raise CannotRun(str(reason)) from None
     reports = [read(each) for each in targets if is_report(each)]
     others = [each for each in targets if not is_report(each)]
     if any(":" in each for each in others):

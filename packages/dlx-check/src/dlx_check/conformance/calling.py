@@ -28,6 +28,7 @@ __all__ = [
     "Allocate",
     "Borrow",
     "FromObject",
+    "Protocol",
     "Refusals",
     "Stream",
     "Table",
@@ -99,6 +100,23 @@ class Table:
         notes["null"] = [n for n in table.ENTRIES if not getattr(table, n)]
         notes["older"] = _older(table)
         return Record(notes=notes)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A tensor of a type with a table, or the type, is looked at; nothing is called."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it: name the methods of the Python protocol that are missing."""
+        try:
+            what = given(lab, "", "float32", (2, 3)).tensor
+            kind = type(what)
+        except Untestable:
+            what = kind = lab.target.value(lab.target.type)
+        if not structs.api_pointer(kind):
+            raise Untestable(f"no-table: no {ATTRIBUTE}")
+        names = ("__dlpack__", "__dlpack_device__")
+        return Record(notes={"missing": [n for n in names if not hasattr(what, n)]})
 
 
 def _older(table: Any) -> Any:

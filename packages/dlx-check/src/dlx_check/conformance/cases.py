@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from dlx_check.conformance.deviations import FILE, Deviations, Verdict, find
-from dlx_check.conformance.results import FAILED, Result
+from dlx_check.conformance.reports.order import likewise
+from dlx_check.conformance.results import FAILED, Report, Result, causes
 from dlx_check.conformance.run import run, select
 from dlx_check.conformance.suite import SUITE
 from dlx_check.conformance.suite.row import Check
@@ -37,6 +38,7 @@ class Batch:
         """The names of those to run when the first is asked for."""
         self._checks = checks
         self._verdicts: dict[str, Verdict] = {}
+        self._reports: list[Report] = []
         self._name = ""
         self.cannot = ""
         """Why the target cannot be checked, once that was tried."""
@@ -53,6 +55,18 @@ class Batch:
             self._run(self.wanted)
         return self.deviations.of(self._name)
 
+    def beside(self, name: str) -> Iterator[str]:
+        """Say what NumPy does, and which checks seem to fail for the same cause."""
+        for report in self._reports:
+            for cause in causes(report.results):
+                names = [each.check for each in cause.results]
+                if name not in names:
+                    continue
+                if cause.results[names.index(name)].like_numpy:
+                    yield likewise(report)
+                if others := ", ".join(each for each in names if each != name):
+                    yield f"the same cause, as it seems: {others}"
+
     def _run(self, names: Collection[str]) -> None:
         try:
             chosen = [check for check in self._checks if check.id in names]
@@ -62,6 +76,7 @@ class Batch:
             self.cannot = str(reason)
             raise
         self._name = report.header.target
+        self._reports.append(report)
         self._verdicts |= {v.result.check: v for v in judged.verdicts}
 
 
@@ -183,6 +198,8 @@ def _explained(result: Result, batch: Batch) -> Iterator[str]:
         result.statement
     )
     yield f"expected: {result.expected}"
+    yield f"effect on a user: {result.effect}"
+    yield from batch.beside(result.check)
     if result.reproduction:
         yield "reproduction, which needs no dlx:"
         yield ""

@@ -45,6 +45,13 @@ def _dlpack(x: Any, keywords: Keywords) -> Any:
     return x.__dlpack__(**dict(keywords))
 
 
+def _has_protocol(lab: Lab, x: Any) -> None:
+    """Leave it to one row to tell of a type that has a table and no `__dlpack__`."""
+    found = lab.ask(hasattr, x, "__dlpack__").value
+    if found is False and structs.api_pointer(type(x)):
+        raise Untestable("needs:table.protocol")
+
+
 def spoken(profiles: str, keywords: Keywords) -> Keywords:
     """Leave `max_version` out where it is not known: consumers do so, too (R32)."""
     if "array-api" in profiles.split():
@@ -116,6 +123,7 @@ class Export:
             raise Untestable(f"not-observable: the target has no `{self.then}`")
         source = given(lab, self.kind, self.dtype, shape)
         x = source.tensor
+        _has_protocol(lab, x)
         notes: dict[str, Any] = {}
         lab.step("is asked for its device")
         place = lab.ask(_place, x)
@@ -146,6 +154,15 @@ class Export:
             own = lab.ask(lab.part("address"), x).value
             if isinstance(own, int):
                 notes["shares"] = own == where
+        asked = dict(keywords)
+        copy = asked.pop("copy", None)
+        if self.then == "drop" and (copy is not None or not notes.get("shares")):
+            other = _beside(lab, x, tuple(asked.items()))
+            # Two that live at once and have one address share the memory.
+            if other and other == where:
+                notes["shares"] = True
+            elif other and "shares" not in notes:
+                notes["shares"] = False
         natives.watch(address, address + type(managed).deleter.offset)
         source, kept = Given(None, source.expected), [capsule]
         del capsule
@@ -222,6 +239,17 @@ class Export:
             natives.call(managed.deleter, [address, 0, 0, 0])
 
 
+def _beside(lab: Lab, x: Any, keywords: Keywords) -> int:
+    """Return where another export without `copy=` has its elements, 0 if none has."""
+    answer = lab.ask(_dlpack, x, keywords)
+    try:
+        name = structs.capsule_name(answer.value) or ""
+        managed = structs.managed_in(answer.value, name)
+    except (TypeError, ValueError):
+        return 0
+    return int(first_of(managed.dl_tensor))
+
+
 _released: dict[tuple[str, Keywords], bool] = {}
 
 
@@ -284,6 +312,7 @@ class Kinds:
             if made.error is not None:
                 continue
             x, made.value = made.value, None
+            _has_protocol(lab, x)
             answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, _VERSION))
             if answer.error is not None:
                 raised = answer.raised
@@ -319,6 +348,7 @@ class Method:
         """Do it."""
         x = given(lab, "", "float32", (2, 3)).tensor
         lab.step("exports a tensor")
+        _has_protocol(lab, x)
         if self.what == "positional":
             answer = lab.ask(lambda: x.__dlpack__(None))
             return Record(raised=answer.raised)

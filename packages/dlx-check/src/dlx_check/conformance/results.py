@@ -7,8 +7,9 @@ A report has one object on each line, by its "kind":
   "platform" (strings), "checks" (a number).
 - `result`, one for each check, in the order of the suite: the fields of `Result` under
   their names. "record" is what was seen (`dlx_check.conformance.records.Record`).
-- `footer`: "counts" (role to result to number) and "seconds". A report without it is of
-  a run that was cut off, and `Report.read` refuses it.
+- `footer`: "counts" (role to result to number), "causes" (lists of checks, in the order
+  in which to mend them) and "seconds". A report without it is of a run that was cut
+  off, and `Report.read` refuses it.
 
 Everything but "seconds" is the same in two runs.
 """
@@ -21,14 +22,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from dlx_check.conformance.suite.row import EFFECTS
+
 __all__ = [
     "FAILED",
     "FORMAT",
     "RESULTS",
+    "Cause",
     "CutOff",
     "Header",
     "Report",
     "Result",
+    "by_effect",
+    "causes",
 ]
 
 FORMAT = "dlx-check/1"
@@ -87,6 +93,9 @@ class Result:
     "reproduced" (the reproduction ended as it says), or "unconfirmed" (it did not)."""
     only_after: bool = False
     """Whether the result was another among other checks; the lone one counts."""
+    like_numpy: bool = False
+    """Whether NumPy, of the version in the header, does the same: its result of this
+    check, in a run beside this one, has the same words."""
     reproduction: str = ""
     """A program of the target, NumPy and ctypes, which ends with an `AssertionError`,
     or as the target ends it, while the deviation is there."""
@@ -118,6 +127,82 @@ class Result:
         if known["result"] not in RESULTS:
             raise TypeError(f"no result is called {known['result']}")
         return cls(**known)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is not as required and has, as far as can be told, one cause.
+
+    That is what misses one requirement, or was seen in the same words with the same
+    effect, in one role.
+    """
+
+    results: tuple[Result, ...]
+    """The worst first."""
+
+    @property
+    def effect(self) -> str:
+        """Return the worst effect on a user."""
+        return self.results[0].effect
+
+    @property
+    def like_numpy(self) -> bool:
+        """Return whether NumPy does all of it, too."""
+        return all(each.like_numpy for each in self.results)
+
+
+def by_effect(results: Iterable[Result]) -> list[Result]:
+    """Return what is not as required: what fails a run first, then by its effect.
+
+    Faults of the suite come before, for they say that something is not known. What
+    malformed stimuli do comes last: no producer may send them.
+    """
+    found = [each for each in results if each.result in (*FAILED, "error")]
+    return sorted(
+        found,
+        key=lambda each: (
+            *_weight(each),
+            EFFECTS.index(each.effect) if each.effect in EFFECTS else len(EFFECTS),
+        ),
+    )
+
+
+def _weight(result: Result) -> tuple[bool, ...]:
+    return (
+        result.result != "error",
+        not result.fails_run,
+        result.stimulus == "malformed",
+    )
+
+
+def causes(results: Iterable[Result]) -> list[Cause]:
+    """Put what is not as required together by its cause, first what to mend first.
+
+    That is what fails a run; of that, what NumPy does not do likewise; of that, what
+    has the worst effect.
+    """
+    grouped: list[list[Result]] = []
+    for each in by_effect(results):
+        for group in grouped:
+            if any(_akin(each, other) for other in group):
+                group.append(each)
+                break
+        else:
+            grouped.append([each])
+    found = [Cause(tuple(group)) for group in grouped]
+    return sorted(found, key=lambda each: (_weight(each.results[0]), each.like_numpy))
+
+
+def _akin(one: Result, other: Result) -> bool:
+    """Return whether two results seem to have one cause."""
+    if (*_weight(one), one.role) != (*_weight(other), other.role):
+        return False
+    said = (one.result, one.effect, one.text) == (
+        other.result,
+        other.effect,
+        other.text,
+    )
+    return said or one.requirements[:1] == other.requirements[:1]
 
 
 _KINDS = {
@@ -193,8 +278,9 @@ class Report:
         yield json.dumps(self.header.to_json())
         for result in self.results:
             yield json.dumps(result.to_json())
-        footer = {"kind": "footer", "counts": self.counts, "seconds": self.seconds}
-        yield json.dumps(footer)
+        grouped = [[r.check for r in each.results] for each in causes(self.results)]
+        footer = {"counts": self.counts, "causes": grouped, "seconds": self.seconds}
+        yield json.dumps({"kind": "footer", **footer})
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> Report:

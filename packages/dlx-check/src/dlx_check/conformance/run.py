@@ -8,6 +8,7 @@ the check itself runs again, alone in a fresh child, and that result counts.
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import platform
 import re
@@ -28,7 +29,7 @@ from dlx_check.conformance.repro import programs
 from dlx_check.conformance.requirements import requirements
 from dlx_check.conformance.results import FAILED, Header, Report, Result
 from dlx_check.conformance.structs import UNVERSIONED
-from dlx_check.conformance.suite import CHECKS, SUITE
+from dlx_check.conformance.suite import CHECKS, NOT_CHECKABLE, SUITE
 from dlx_check.conformance.suite.row import EFFECTS, Check
 from dlx_check.conformance.target import CannotCheck
 from dlx_check.conformance.targets import load
@@ -51,30 +52,43 @@ def select(
 ) -> tuple[Check, ...]:
     """Return the checks that are asked for, in the order of the suite.
 
-    `only` has patterns of names, and R-numbers. `suite` leaves newer checks out.
+    `only` has patterns of names, and R-numbers. `suite` leaves newer checks out. Raises
+    `CannotCheck` for a name that no check has, and proposes others.
     """
-
+    for each in only:
+        if not any(_named(check, each) for check in CHECKS):
+            raise CannotCheck(f"no check {each!r}{_proposed(each)}")
     try:
         newest = release(suite)
     except ValueError as error:
         raise CannotCheck(f"suite {error}") from None
 
     def wanted(check: Check) -> bool:
-        names = check.requirements.split()
         return (
             (not role or check.role == role)
             and (not level or check.level == level)
             and release(check.since) <= newest
-            and (
-                not only
-                or any(
-                    fnmatch.fnmatchcase(check.id, each) or each in names
-                    for each in only
-                )
-            )
+            and (not only or any(_named(check, each) for each in only))
         )
 
     return tuple(filter(wanted, CHECKS))
+
+
+def _named(check: Check, name: str) -> bool:
+    """Return whether a check has a name, fits a pattern, or tests a requirement."""
+    return fnmatch.fnmatchcase(check.id, name) or name in check.requirements.split()
+
+
+def _proposed(name: str) -> str:
+    """Say what could be meant by a name that no check has."""
+    for each in NOT_CHECKABLE:
+        if name in each.requirements.split():
+            return f" of it: {each.reason}"
+    names = [check.id for check in CHECKS]
+    found = [each for each in names if name and f".{name}." in f".{each}."]
+    if not found:
+        found = difflib.get_close_matches(name, names, cutoff=0.8)
+    return f"; did you mean {', '.join(found[:5])}?" if found else ""
 
 
 def judge(check: Check, record: Record) -> tuple[str, str]:
@@ -132,6 +146,10 @@ def run(
             raise CannotCheck(f"{target}: {said}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
+        for line in zygote.run([], limit).lines:
+            # Any other end of this is one of the checks, too.
+            if fault := line.get("misspelled"):
+                raise CannotCheck(f"{target}: Target({fault}")
         if reproduces and not others:
             others = ending.enter_context(zygotes(imports=about["statements"]))
         other = others[0] if others else None
@@ -161,6 +179,8 @@ def run(
             said, text = shown.get(check.id, ("alone", ""))
             result = replace(result, confirmed=said, reproduction=text)
         results.append(replace(result, only_after=check.id in only_after))
+    if confirm and about["name"] != "numpy":
+        results = _beside_numpy(results, chosen)
     header = Header(
         suite=SUITE,
         target=about["name"],
@@ -172,6 +192,26 @@ def run(
         checks=len(chosen),
     )
     return Report(header, tuple(results), round(time.monotonic() - began, 1))
+
+
+def _beside_numpy(results: list[Result], checks: Iterable[Check]) -> list[Result]:
+    """Mark what NumPy does likewise, by a run of the checks that have failed.
+
+    It is run, because what it does is of its version; that takes about half a second.
+    """
+    failed = {each.check for each in results if each.result in FAILED}
+    if not failed:
+        return results
+    rows = [check for check in checks if check.id in failed]
+    said = {
+        (r.check, r.result, r.text) for r in run("numpy", rows, reproduce=False).results
+    }
+    return [
+        replace(each, like_numpy=(each.check, each.result, each.text) in said)
+        if each.check in failed
+        else each
+        for each in results
+    ]
 
 
 def _shown(

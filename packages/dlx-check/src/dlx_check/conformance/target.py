@@ -13,15 +13,17 @@ then reproductions that need it are left out.
 
 from __future__ import annotations
 
+import difflib
 import os
-import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from importlib import metadata
 from typing import Any, TypeAlias
 
-__all__ = ["CannotCheck", "Expression", "Target", "wrong"]
+from dlx_check.conformance.installed import version
+from dlx_check.errors import described
+
+__all__ = ["CannotCheck", "Expression", "Target", "meant", "misspelled", "wrong"]
 
 Expression: TypeAlias = str | Callable[..., Any]
 
@@ -32,70 +34,77 @@ class CannotCheck(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """One library, and how to handle its tensors on the CPU."""
+    """One library, and how to handle its tensors on the CPU.
+
+    Raises nothing for a wrong field: `python -m dlx check` says which one is wrong.
+
+    name: of the library, in reports.
+    imports: statements that import it.
+    make: makes a tensor of a NumPy array; what it refuses is untestable.
+    take: the library's `from_dlpack`; None if it only exports.
+    take_on: imports for a stream, a handle or an object that has `__cuda_stream__`:
+        `take_on(tensor, stream)`.
+    take_cuda: imports an object that has `__cuda_array_interface__`, without a stream.
+    on_device: makes six float32 of a device's memory, which a stream has written:
+        `on_device(address, stream, (2, 0))`.
+    work_on: makes a stream the library's current one: `with work_on(stream):`.
+    driver: environment variables that lead the library to another driver of CUDA or
+        ROCm, if they are set before it uses a device.
+    stream: a stream of the library, an object that has `__cuda_stream__`.
+    show: makes a NumPy array of a tensor, by the library's own means where it has any.
+    address: returns the address of the first element, an int; only by that does the
+        suite see whether memory is shared.
+    write: writes a value to the first element: `write(tensor, value)`.
+    writable: returns whether a tensor may be written; None if the library cannot say.
+    type: the class of its tensors, where the exchange table is looked up.
+    tensors: tensors of special kinds: "read-only", "strided", "broadcast", "negative",
+        "transposed", "subclass", "negated", "conjugated", "requires-grad", "packed".
+        Each value is an expression that makes such a tensor, as in
+        `{"read-only": "mylib.frozen(3)"}`, or a function without parameters.
+    cannot_export: tensors that the library has and DLPack cannot describe, by any name.
+    free: statements that give the memory of the tensor `x` up, `y` being another one.
+    change: statements that give the tensor `x` another shape in place.
+    view: makes a view of a tensor, by the target's own means.
+    cpu: the library's CPU, for `device=`.
+    dimensions: the number of dimensions that its tensors have; 0 if they may have any.
+    warm: imports that only some of `tensors` need; they run before the fork.
+    setup: statements that start the library's runtime, in each child.
+    keywords: keywords of `take`.
+    profiles: what it means to follow, some of "dlpack array-api from_dlpack table";
+        array-api (`__dlpack__`) and from_dlpack are parts of the array API.
+    distribution: its name on PyPI, for the version; if it is empty, the distribution
+        that has installed the library's module tells.
+    timeout: seconds after which a check hangs.
+    """
 
     name: str
     imports: str
-    """Statements that import the library."""
     make: Expression | None = None
-    """Makes a tensor of a NumPy array; what it refuses is untestable."""
     take: Expression | None = None
-    """The library's `from_dlpack`; None if it only exports."""
     take_on: Expression | None = None
-    """Imports for a stream, a handle or an object that has `__cuda_stream__`:
-    `take_on(tensor, stream)`."""
     take_cuda: Expression | None = None
-    """Imports an object that has `__cuda_array_interface__`, without a stream."""
     on_device: Expression | None = None
-    """Makes six float32 of a device's memory, which a stream has written:
-    `on_device(address, stream, (2, 0))`."""
     work_on: Expression | None = None
-    """Makes a stream the library's current one: `with work_on(stream):`."""
     driver: str = ""
-    """Environment variables that lead the library to another driver of CUDA or ROCm,
-    if they are set before it uses a device."""
     stream: Expression | None = None
-    """A stream of the library, an object that has `__cuda_stream__`."""
     show: Expression | None = None
-    """Makes a NumPy array of a tensor, by the library's own means where it has any."""
     address: Expression | None = None
-    """Returns the address of the first element."""
     write: Expression | None = None
-    """Writes a value to the first element: `write(tensor, value)`."""
     writable: Expression | None = None
-    """Returns whether a tensor may be written; None if the library cannot say."""
     type: Expression | None = None
-    """The class of its tensors, where the exchange table is looked up."""
     tensors: Mapping[str, Expression] = field(default_factory=dict)
-    """Tensors of special kinds: "read-only", "strided", "broadcast", "negative",
-    "subclass", "negated", "conjugated", "requires-grad", "packed". Each value
-    is an expression that makes such a tensor, as in `{"read-only": "mylib.frozen(3)"}`,
-    or a function without parameters."""
     cannot_export: Mapping[str, Expression] = field(default_factory=dict)
-    """Tensors that the library has and DLPack cannot describe."""
     free: str = ""
-    """Statements that give the memory of the tensor `x` up, `y` being another one."""
     change: str = ""
-    """Statements that give the tensor `x` another shape in place."""
     view: Expression | None = None
-    """Makes a view of a tensor, by the target's own means."""
     cpu: str = ""
-    """The library's CPU, for `device=`."""
     dimensions: int = 0
-    """The number of dimensions that its tensors have; 0 if they may have any."""
     warm: str = ""
-    """Imports that only some of `tensors` need; they run before the fork."""
     setup: str = ""
-    """Statements that start the library's runtime, in each child."""
     keywords: frozenset[str] = frozenset(("device", "copy"))
-    """Keywords of `take`."""
     profiles: str = "dlpack array-api from_dlpack table"
-    """What it means to follow; from_dlpack and array-api (`__dlpack__`) are parts of
-    the array API."""
     distribution: str = ""
-    """The name on PyPI, for the version; `name` if empty."""
     timeout: float = 10.0
-    """Seconds after which a check hangs."""
 
     @property
     def statements(self) -> str:
@@ -136,13 +145,8 @@ class Target:
 
     @property
     def version(self) -> str:
-        """Return the version of the distribution, or of the first module."""
-        try:
-            return metadata.version(self.distribution or self.name)
-        except metadata.PackageNotFoundError:
-            words = self.imports.replace(",", " ").split()
-            module = sys.modules.get(words[1]) if len(words) > 1 else None
-            return str(getattr(module, "__version__", "unknown"))
+        """Return the version of the library, "unknown" if nothing tells it."""
+        return version(self)
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -164,9 +168,73 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 _PROFILES = ("dlpack", "array-api", "from_dlpack", "table")
 _TENSORS = (
-    *("read-only", "strided", "broadcast", "negative", "subclass"),
+    *("read-only", "strided", "broadcast", "negative", "transposed", "subclass"),
     *("negated", "conjugated", "requires-grad", "packed"),
 )
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Propose a name that is known for one that is not, if there is a near one."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def misspelled(target: Target) -> str:
+    """Try the functions of a target; say which of them names what is not there.
+
+    Without this, the checks would find nothing to observe and say nothing. Whatever
+    else a function raises is for the checks to judge.
+    """
+    array = target.names["np"].arange(1, 7, dtype="float32")
+    array = array.reshape(6, *[1] * (target.dimensions - 1))
+    try:
+        tensor = None
+        for field in ("make", "take") if target.make is not None else ("take",):
+            made = _tried(target, field, array)
+            tensor = made if tensor is None else tensor
+        if tensor is None:
+            return ""
+        for field in ("show", "writable", "view"):
+            _tried(target, field, tensor)
+        where = _tried(target, "address", tensor)
+        _tried(target, "write", tensor, 0)
+    except _Misspelled as fault:
+        return str(fault)
+    if where is None or isinstance(where, int):
+        return ""
+    return (
+        f"address={target.address!r}) returns a {type(where).__name__}; expected an int"
+    )
+
+
+class _Misspelled(Exception):
+    """A function names what is not there."""
+
+
+def _tried(target: Target, field: str, *arguments: Any) -> Any:
+    """Call a function; return None for what it raises, if it is not misspelled."""
+    expression: Expression | None = getattr(target, field)
+    if expression is None:
+        return None
+    function, error = None, None
+    try:
+        function = target.value(expression)
+        return function(*arguments)
+    except (AttributeError, NameError) as found:
+        error = found
+    except Exception:
+        return None
+    name = error.name or ""
+    code = getattr(function, "__code__", None)
+    own = () if code is None else code.co_names
+    if isinstance(expression, str) and code is not None:
+        own = own if code.co_filename == "<string>" else ()
+    if function is not None and name not in own:
+        return None  # it is the library that names what is not there
+    known = dir(error.obj) if isinstance(error, AttributeError) else target.names
+    raise _Misspelled(
+        f"{field}={expression!r}) raises {described(error)}{meant(name, known)}"
+    )
 
 
 def wrong(target: Target) -> str:

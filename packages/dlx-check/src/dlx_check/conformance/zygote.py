@@ -232,6 +232,7 @@ def _checks(
     passed: tuple[type[BaseException], ...] = (),
 ) -> Work:
     """Import a target; `passed` is raised by the work, not taken for its answer."""
+    from dlx_check.conformance.target import misspelled
     from dlx_check.conformance.targets import load
 
     target = load(name)
@@ -245,6 +246,7 @@ def _checks(
     answer["spelled"] = target.spelled
 
     def work(ids: Any, journal: Journal) -> None:
+        """Run checks; without any, try the functions that the target describes."""
         from dlx_check.conformance.experiments import Lab, Untestable
         from dlx_check.conformance.records import Record
         from dlx_check.conformance.suite import CHECKS
@@ -252,6 +254,8 @@ def _checks(
         checks = {check.id: check for check in CHECKS}
         if target.setup:
             exec(target.setup, target.names)
+        if not ids:
+            journal.write({"misspelled": misspelled(target)})
         for each in ids:
             journal.write({"start": each})
             lab = Lab(target, lambda text: journal.write({"step": text}), passed)

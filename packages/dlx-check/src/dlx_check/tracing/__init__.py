@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import warnings
 from typing import TextIO
 
 from dlx_check.tracing.records import Caller, Held
@@ -30,20 +31,32 @@ def live() -> list[Held]:
 
 
 def start(setting: str) -> None:
-    """Trace until the process exits, as the variable ``DLX_TRACE`` says."""
+    """Trace until the process exits, as the variable ``DLX_TRACE`` says.
+
+    What it says wrongly is a warning: a variable to look at a program never stops it.
+    """
     frames, events = 8, None
+    word = setting.strip().lower()
     if setting.startswith("json:"):
         events = setting.removeprefix("json:")
-    elif setting.isdecimal():
-        frames = int(setting) if setting != "1" else frames
-        if not frames:
-            return
-    else:
-        raise ValueError(
-            f"DLX_TRACE is {setting!r}; expected 1, a number of frames, or json:FILE"
-        )
-    traced = trace(frames=frames, events=events).__enter__()
+    elif word.isdecimal() and int(word) > 1:
+        frames = int(word)
+    elif word in ("no", "off", "false") or not word.strip("0"):
+        return
+    elif word not in ("1", "yes", "on", "true"):
+        _warn(f"is {setting!r}; expected 1, a number of frames, or json:FILE")
+        return
+    try:
+        traced = trace(frames=frames, events=events).__enter__()
+    except (OSError, RuntimeError) as error:
+        _warn(f"is {setting!r}: {error}")
+        return
     atexit.register(_report, traced, os.getpid(), sys.stderr)
+
+
+def _warn(message: str) -> None:
+    message = f"DLX_TRACE {message}; nothing is traced"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _report(traced: Trace, process: int, stream: TextIO) -> None:

@@ -222,9 +222,11 @@ class Trace:
             if held.parent is not None:
                 exports[held.parent].append(held)
         listed = {held.number for held in live}
-        for held in sorted(live, key=lambda each: -each.nbytes):
-            if held.parent not in listed:
-                lines.append(_line(held))
+        roots = [held for held in live if held.parent not in listed]
+        for group in _sharing(sorted(roots, key=lambda each: -each.nbytes)):
+            for held in group:
+                same = "" if held is group[0] else "  in the memory of those above"
+                lines.append(_line(held) + same)
                 lines += [_line(each) for each in exports[held.number]]
         return "\n".join(lines)
 
@@ -298,6 +300,24 @@ class Trace:
             if error.errno is None or (place and place.tb_next):
                 raise
             self._fail(error)
+
+
+def _sharing(found: list[Held]) -> list[list[Held]]:
+    """Put those together whose bytes overlap those of the first of a group."""
+    groups: list[list[Held]] = []
+    for held in found:
+        for group in groups:
+            first = group[0]
+            if (
+                first.device == held.device
+                and first.address < held.address + held.nbytes
+                and held.address < first.address + first.nbytes
+            ):
+                group.append(held)
+                break
+        else:
+            groups.append([held])
+    return groups
 
 
 def _line(held: Held) -> str:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlx_check.conformance.reports.order import by_effect, level
+from dlx_check.conformance.reports.order import level
 from dlx_check.conformance.reports.text import plain
-from dlx_check.conformance.results import FAILED, Header, Report, Result
+from dlx_check.conformance.results import (
+    FAILED,
+    Header,
+    Report,
+    Result,
+    by_effect,
+)
 
 __all__ = ["Change", "Comparison", "compare"]
 

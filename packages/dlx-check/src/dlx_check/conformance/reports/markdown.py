@@ -13,12 +13,12 @@ from dlx_check.conformance.reports.order import (
     NONE_KNOWN,
     Known,
     accepted,
-    by_effect,
     columns,
     level,
+    likewise,
     roles,
 )
-from dlx_check.conformance.results import Header, Report, Result
+from dlx_check.conformance.results import Header, Report, Result, by_effect, causes
 
 __all__ = ["LIMIT", "markdown"]
 
@@ -35,7 +35,11 @@ def markdown(reports: Iterable[Report], known: Known = NONE_KNOWN) -> Iterator[s
         mine = accepted(report, known)
         parts = [
             _head(report),
-            *(_found(each, mine) for each in by_effect(report.results)),
+            *(
+                _found(each, report, number, mine)
+                for number, cause in enumerate(causes(report.results), 1)
+                for each in cause.results
+            ),
         ]
         for part in parts:
             left -= len(part.encode(errors="replace"))
@@ -74,8 +78,9 @@ def _where(head: Header) -> str:
     return ", ".join(map(_prose, parts))
 
 
-def _found(result: Result, known: frozenset[str]) -> str:
-    words = [level(result), result.effect]
+def _found(result: Result, report: Report, cause: int, known: frozenset[str]) -> str:
+    words = [level(result), f"cause {cause}", f"effect on a user: {result.effect}"]
+    words += [likewise(report)] * result.like_numpy
     words += ["known"] * (result.check in known)
     words += ["unconfirmed"] * (result.confirmed == "unconfirmed")
     derived = ", derived" if result.derived else ""

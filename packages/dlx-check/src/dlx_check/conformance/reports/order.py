@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dlx_check.conformance.records import UNNAMED
-from dlx_check.conformance.results import FAILED, RESULTS, Report, Result
-from dlx_check.conformance.suite.row import EFFECTS
+from dlx_check.conformance.results import RESULTS, Report, Result
 
 __all__ = [
     "NONE_KNOWN",
     "Known",
     "Tally",
     "accepted",
-    "by_effect",
     "columns",
     "level",
+    "likewise",
     "reasons",
     "roles",
     "tally",
@@ -39,28 +38,14 @@ def accepted(report: Report, known: Known) -> frozenset[str]:
     return known.get(report.header.target, frozenset())
 
 
-def by_effect(results: Iterable[Result]) -> list[Result]:
-    """Return what is not as required: what fails a run first, then by its effect.
-
-    Faults of the suite come before, for they say that something is not known.
-
-    What malformed stimuli do comes last: no producer may send them.
-    """
-    found = [each for each in results if each.result in (*FAILED, "error")]
-    return sorted(
-        found,
-        key=lambda each: (
-            each.result != "error",
-            not each.fails_run,
-            each.stimulus == "malformed",
-            EFFECTS.index(each.effect) if each.effect in EFFECTS else len(EFFECTS),
-        ),
-    )
-
-
 def level(result: Result) -> str:
     """Return what a reader is told of the weight of a result."""
     return "ROBUSTNESS" if result.stimulus == "malformed" else result.level.upper()
+
+
+def likewise(report: Report) -> str:
+    """Return the mark of what NumPy does, too."""
+    return f"NumPy {report.header.numpy} likewise"
 
 
 def roles(report: Report) -> list[str]:

@@ -19,13 +19,13 @@ from dlx_check.conformance.reports.order import (
     NONE_KNOWN,
     Known,
     accepted,
-    by_effect,
     columns,
     level,
+    likewise,
     roles,
 )
 from dlx_check.conformance.reports.text import file_name
-from dlx_check.conformance.results import RESULTS, Report, Result
+from dlx_check.conformance.results import RESULTS, Report, Result, causes
 from dlx_check.conformance.suite.row import EFFECTS
 
 __all__ = ["write"]
@@ -185,20 +185,26 @@ def _target(report: Report, known: frozenset[str]) -> Iterator[str]:
         yield f'<tr><th scope="row">{escape(role)}</th>'
         yield "".join(f"<td>{number or '-'}</td>" for number in numbers) + "</tr>"
     yield "</tbody>\n</table>"
-    if wrong := by_effect(report.results):
-        yield "<h2>Not as required, the worst first</h2>\n<ul>"
-        for each in wrong:
-            name = f"<code>{escape(each.check)}</code>"
-            link = f'<a href="#{_anchor(each)}">{name}</a>'
-            said = escape(f"{each.result}, {each.text}")
-            yield f"<li>{escape(level(each))} {link}: {said}</li>"
-        yield "</ul>"
+    if wrong := causes(report.results):
+        yield "<h2>Not as required, by causes, the worst first</h2>\n<ol>"
+        for cause in wrong:
+            yield f"<li>Effect on a user: {escape(cause.effect)}<ul>"
+            for each in cause.results:
+                name = f"<code>{escape(each.check)}</code>"
+                link = f'<a href="#{_anchor(each)}">{name}</a>'
+                said = escape(f"{each.result}, {each.text}")
+                also = f" ({likewise(report)})" if each.like_numpy else ""
+                yield f"<li>{escape(level(each))} {link}: {said}{escape(also)}</li>"
+            yield "</ul></li>"
+        yield "</ol>"
     for result in report.results:
-        yield from _section(result, result.check in known)
+        yield from _section(report, result, result.check in known)
 
 
-def _section(result: Result, known: bool) -> Iterator[str]:
-    words = [level(result).lower(), f"{result.stimulus} stimulus", result.effect]
+def _section(report: Report, result: Result, known: bool) -> Iterator[str]:
+    words = [level(result).lower(), f"{result.stimulus} stimulus"]
+    words += [f"effect on a user: {result.effect}"]
+    words += [likewise(report)] * result.like_numpy
     words += ["derived: dlx's reading of its source"] * result.derived
     words += ["only after other checks"] * result.only_after
     confirmed = f" ({result.confirmed})" if result.confirmed else ""

@@ -7,18 +7,21 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from dlx_check.conformance.reports.order import (
-    by_effect,
     columns,
     level,
+    likewise,
     reasons,
     roles,
     unnamed,
 )
-from dlx_check.conformance.results import Report, Result
+from dlx_check.conformance.results import Cause, Report, Result, causes
 
 __all__ = ["describe", "file_name", "plain", "verdict"]
 
 _SHOWN = 12
+"""Checks that are shown."""
+_OF_ONE = 4
+"""Checks of one cause that are shown."""
 
 
 def plain(text: str) -> str:
@@ -34,11 +37,11 @@ def file_name(text: str) -> str:
 def describe(
     report: Report, everything: bool, known: frozenset[str] = frozenset()
 ) -> Iterator[str]:
-    """Write a report: counts, then what is not as required, the worst first.
+    """Write a report: counts, then what is not as required by causes, the worst first.
 
     With `everything`, all of that, what was expected, the facts, and the reasons for
     which checks are untestable; without, what is new. A requirement stands once, below
-    all that miss it.
+    all of a cause that miss it. The last line says what to mend first.
     """
     yield from map(plain, _described(report, everything, known))
 
@@ -59,25 +62,53 @@ def _described(
             f"{checks} checks need tensors that the target does not name in `tensors`: "
             f"{', '.join(kinds)}"
         )
-    found = by_effect(report.results)
-    new = [each for each in found if each.check not in known]
-    shown = found if everything else new[:_SHOWN]
-    for group, several in groupby(shown, _group):
+    found = causes(report.results)
+    new = [each for each in report.results if each.check not in known]
+    chosen = found if everything else causes(new)
+    shown = 0
+    for title, several in groupby(enumerate(chosen, 1), lambda each: _title(each[1])):
+        if shown >= _SHOWN and not everything:
+            break
         yield ""
-        yield group
-        for required, same in groupby(several, _required):
-            for result in same:
-                yield from _lines(result, everything, known)
-            yield required
+        yield title
+        for number, cause in several:
+            if shown >= _SHOWN and not everything:
+                break
+            count = None if everything else min(_OF_ONE, _SHOWN - shown)
+            shown += len(cause.results[:count])
+            yield from _cause(number, cause, report, known, count)
     if everything:
         yield from _rest(report.results)
     yield ""
-    if len(found) > len(shown):
-        hidden = f"{len(new) - len(shown)} more, {len(found) - len(new)} known"
+    count = sum(len(each.results) for each in found)
+    fresh = sum(len(each.results) for each in causes(new))
+    if count > shown:
+        hidden = f"{fresh - shown} more, {count - fresh} known"
         yield f"{hidden}, facts and what is untestable: --all"
-    proven = sum(each.failed and each.confirmed == "reproduced" for each in found)
+    proven = sum(
+        each.failed and each.confirmed == "reproduced"
+        for cause in found
+        for each in cause.results
+    )
     if proven:
         yield f"{proven} have a reproduction without dlx: --repros DIR"
+    yield from _first(causes(new), report)
+
+
+def _first(found: Sequence[Cause], report: Report) -> Iterator[str]:
+    """Say what to mend first."""
+    grave = [each for each in found if each.results[0].fails_run]
+    if not grave:
+        return
+    theirs = sum(each.like_numpy for each in grave)
+    also = f" ({theirs} of them {likewise(report)})" if theirs else ""
+    names = [each.check for each in grave[0].results]
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    noun = "causes fail" if grave[1:] else "cause fails"
+    yield (
+        f"{len(grave)} {noun} the run{also}; start with 1, "
+        f"{grave[0].effect}: {names[0]}{more}"
+    )
 
 
 def _table(report: Report) -> Iterator[str]:
@@ -92,7 +123,8 @@ def _table(report: Report) -> Iterator[str]:
         yield line
 
 
-def _group(result: Result) -> str:
+def _title(cause: Cause) -> str:
+    result = cause.results[0]
     if result.result == "error":
         return "Faults of the suite, which say nothing of the target"
     if result.fails_run:
@@ -102,14 +134,38 @@ def _group(result: Result) -> str:
     return "Fails no run"
 
 
-def _lines(result: Result, everything: bool, known: frozenset[str]) -> Iterator[str]:
-    marks = [result.effect]
+def _cause(
+    number: int,
+    cause: Cause,
+    report: Report,
+    known: frozenset[str],
+    count: int | None,
+) -> Iterator[str]:
+    """Write a cause: this many of its checks, or all and what was expected."""
+    marks = f", {likewise(report)}" if cause.like_numpy else ""
+    yield f"{number}. effect on a user: {cause.effect}{marks}"
+    required = [_required(each) for each in cause.results]
+    # Whatever misses one requirement stands together, above it.
+    several = sorted(cause.results, key=lambda each: required.index(_required(each)))
+    for text, same in groupby(several[:count], _required):
+        for result in same:
+            yield from _lines(result, cause, report, count is None, known)
+        yield text
+    if hidden := len(several) - len(several[:count]):
+        yield f"{'':10} and {hidden} more of this cause: --all"
+
+
+def _lines(
+    result: Result, cause: Cause, report: Report, expected: bool, known: frozenset[str]
+) -> Iterator[str]:
+    marks = [f"effect: {result.effect}"] * (result.effect != cause.effect)
+    marks += [likewise(report)] * (result.like_numpy and not cause.like_numpy)
     marks += ["known"] * (result.check in known)
     marks += ["unconfirmed"] * (result.confirmed == "unconfirmed")
     marks += ["only after other checks"] * result.only_after
-    how = f"{result.result} ({', '.join(marks)})"
+    how = f"{result.result} ({', '.join(marks)})" if marks else result.result
     yield f"{level(result):10} {result.check}  {how}: {result.text}"
-    if everything:
+    if expected:
         yield f"{'':10} expected: {result.expected}"
 
 

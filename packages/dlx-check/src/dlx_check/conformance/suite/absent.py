@@ -12,7 +12,6 @@ NOT_CHECKABLE = (
     NotCheckable("R69", "asks for documentation"),
     NotCheckable("R79", "a producer may ignore streams, and the sources allow it"),
     NotCheckable("R110", "a formula for sizes, which no struct carries"),
-    NotCheckable("R116", "a MAY: types without a table are as good"),
     NotCheckable("R118", "how fast a lookup is, not what it finds"),
     NotCheckable("R142", "a handle that was kept shows only when it is used too late"),
     NotCheckable(

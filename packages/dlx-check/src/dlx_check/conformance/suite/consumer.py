@@ -291,6 +291,24 @@ _COPY = (
             "unhelpful-producer": Tensor(copies=False),
         }.items()
     ),
+    *(
+        of_from_dlpack(
+            f"consumer.copy.true.{name}",
+            "R59",
+            MUST,
+            Import(tensor, COPY),
+            COPIED,
+            "shared after copy=True",
+            # Who misreads the layout is told so once.
+            needs=f"consumer.strides.{name}",
+        )
+        for name, tensor in {
+            "transposed": Tensor(strides=(1, 2)),
+            "gaps": Tensor(strides=(8, 2)),
+            "negative": Tensor((6,), strides=(-1,)),
+            "zero": Tensor(strides=(0, 1)),
+        }.items()
+    ),
     of_from_dlpack(
         "consumer.copy.false.aligned",
         "R58",

@@ -347,6 +347,18 @@ _COPY = (
         either(refused(BufferError), all_of(EITHER, apart, readable)),
         "shared after copy=True",
     ),
+    *(
+        of_array_api(
+            f"producer.copy.true.{kind}",
+            "R47",
+            MUST,
+            Export((*VERSION, *ALWAYS), kind=kind),
+            either(refused(BufferError), all_of(EITHER, apart, readable)),
+            "shared after copy=True",
+            needs=f"producer.kind.{kind}",
+        )
+        for kind in ("strided", "transposed", "negative", "broadcast")
+    ),
     of_array_api(
         "producer.copy.true.served",
         "R47",
@@ -573,6 +585,7 @@ _FIELDS = (
         )
         for kind, names, level in (
             ("strided", "R92", MUST),
+            ("transposed", "R92", MUST),
             ("broadcast", "R92 R98", MUST),
             ("negative", "R92 R97", MUST),
             ("subclass", "R63", SHOULD),

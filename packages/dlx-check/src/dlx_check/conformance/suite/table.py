@@ -6,6 +6,7 @@ from dlx_check.conformance.calling import (
     Allocate,
     Borrow,
     FromObject,
+    Protocol,
     Refusals,
     Stream,
     Table,
@@ -24,7 +25,7 @@ from dlx_check.conformance.probe import Tensor
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.structs import READ_ONLY, DLPackExchangeAPI
 from dlx_check.conformance.suite.producer import field, readable
-from dlx_check.conformance.suite.row import CONFLICT, MUST, SHOULD, of_table
+from dlx_check.conformance.suite.row import CONFLICT, MUST, SHOULD, Check, of_table
 
 __all__ = ["TABLE"]
 
@@ -93,10 +94,25 @@ def _other(record: Record) -> str | None:
     return f"raises {', '.join(said)}" if said else None
 
 
+def _lacks(record: Record) -> str | None:
+    said = " and ".join(record.notes["missing"])
+    return f"has no {said}: NumPy and torch cannot read it" if said else None
+
+
 _refuses = Expectation("it refuses what __dlpack__ refuses", _exported)
 _says_so = Expectation("each failure leaves an exception, and no success does", _silent)
 
 _FOUND = (
+    Check(
+        "table.protocol",
+        "R116",
+        MUST,
+        Protocol(),
+        Expectation(
+            "who has a table has __dlpack__ and __dlpack_device__, too", _lacks
+        ),
+        "refusal",
+    ),
     of_table(
         "table.attribute",
         "R112",

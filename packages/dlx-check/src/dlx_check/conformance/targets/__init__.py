@@ -7,9 +7,10 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import metadata
 
-from dlx_check.conformance.target import CannotCheck, Target, wrong
+from dlx_check.conformance.target import CannotCheck, Target, meant, wrong
 from dlx_check.errors import described
 
 __all__ = ["ABSENT", "TARGETS", "load"]
@@ -30,6 +31,7 @@ TARGETS = (
             "negative": "np.arange(1, 7, dtype=np.float32)[::-1]",
             "strided": "np.arange(1, 13, dtype=np.float32)[::2]",
             "broadcast": "np.broadcast_to(np.float32(1), 6)",
+            "transposed": "np.arange(1, 7, dtype=np.float32).reshape(2, 3).T",
             "subclass": "np.arange(6, dtype=np.float32).view(np.recarray)",
         },
         cannot_export={
@@ -56,6 +58,7 @@ TARGETS = (
         tensors={
             "strided": "torch.arange(1., 13.)[::2]",
             "broadcast": "torch.ones(1).expand(6)",
+            "transposed": "torch.arange(1., 7.).reshape(2, 3).t()",
             "negated": "torch.tensor([1+2j, 3+4j]).conj().imag",
             "subclass": "torch.nn.Parameter(torch.ones(6), requires_grad=False)",
             "requires-grad": "torch.ones(6, requires_grad=True)",
@@ -150,6 +153,12 @@ TARGETS = (
         write="lambda x, value: x.__setitem__((0,) * x.ndim, value)",
         writable="lambda x: np.from_dlpack(x).flags.writeable",
         type="type(xp.empty(0))",
+        tensors={
+            "negative": "xp.arange(1., 7., dtype=xp.float32)[::-1]",
+            "strided": "xp.arange(1., 13., dtype=xp.float32)[::2]",
+            "broadcast": "xp.broadcast_to(xp.ones(1, dtype=xp.float32), (6,))",
+            "transposed": "xp.reshape(xp.arange(1., 7., dtype=xp.float32), (2, 3)).T",
+        },
         distribution="array-api-strict",
     ),
     Target(
@@ -173,6 +182,8 @@ TARGETS = (
             "negative": "dlx.from_dlpack(np.arange(1, 7, dtype=np.float32)[::-1])",
             "strided": "dlx.from_dlpack(np.arange(1, 13, dtype=np.float32)[::2])",
             "broadcast": "dlx.from_dlpack(np.broadcast_to(np.float32(1), 6))",
+            "transposed": "dlx.from_dlpack("
+            "np.arange(1, 7, dtype=np.float32).reshape(2, 3).T)",
         },
     ),
     Target(
@@ -187,6 +198,7 @@ TARGETS = (
             "strided": "mx.arange(1., 13.)[::2]",
             "broadcast": "mx.broadcast_to(mx.array(1.), (6,))",
             "negative": "mx.arange(1., 7.)[::-1]",
+            "transposed": "mx.arange(1., 7.).reshape(2, 3).T",
         },
         view="lambda x: x[1:]",
         keywords=frozenset(("copy",)),
@@ -203,6 +215,7 @@ TARGETS = (
         type="paddle.Tensor",
         tensors={
             "strided": "paddle.arange(1., 13.)[::2]",
+            "transposed": "paddle.arange(1., 7.).reshape([2, 3]).t()",
             "requires-grad": "paddle.ones([6]).requires_grad_(True)",
         },
         cannot_export={
@@ -243,6 +256,8 @@ TARGETS = (
         type="wp.array",
         tensors={
             "strided": "wp.array(np.arange(1, 13, dtype=np.float32))[::2]",
+            "transposed": "wp.array(np.arange(1, 7, dtype=np.float32)"
+            ".reshape(2, 3)).transpose()",
         },
         setup="wp.config.quiet = True; wp.init()",
         view="lambda x: x[1:]",
@@ -317,7 +332,10 @@ def load(name: str) -> Target:
         try:
             made = getattr(importlib.import_module(module), factory)()
         except Exception as error:
-            raise CannotCheck(f"{name}: {described(error)}") from error
+            field = re.search(r"Target\..* keyword argument '(\w+)'", str(error))
+            names = [each.name for each in fields(Target)]
+            near = meant(field[1], names) if field else ""
+            raise CannotCheck(f"{name}: {described(error)}{near}") from error
         if not isinstance(made, Target):
             raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
         if fault := wrong(made):

@@ -1,0 +1,59 @@
+"""`dlx.launcher` of functions that nanobind and pybind11 bind, and of other C code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from support.extensions import casts
+from support.optional_libraries import requires
+
+
+@pytest.fixture(params=["nanobind", "pybind11"])
+def module(request: pytest.FixtureRequest) -> Any:
+    """Give `casts.cpp`."""
+    return casts(requires(request.param))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["out", "dtype", "shape"])
+def test_a_position_beyond_the_arguments_is_refused(module: Any, option: str) -> None:
+    """docs/launcher.md, `out`: it would guard nothing."""
+    said: Any = 1 if option == "out" else {1: "float32" if option == "dtype" else "n"}
+    with pytest.raises(ValueError, match=f"{option} has 1, which is no parameter of"):
+        dlx.launcher(module.total, give="tensor", **{option: said})
+    launched: Any = dlx.launcher(
+        module.total, give="tensor", dtype=["float32"], shape="n n"
+    )
+    assert launched(np.ones((2, 2), "f4")) == 4
+    with pytest.raises(BufferError, match="of float64"):
+        launched(np.ones((2, 2)))
+    with pytest.raises(BufferError, match="shape accepts 'n n'"):
+        launched(np.ones((2, 3), "f4"))
+
+
+@pytest.mark.slow
+def test_a_position_beyond_the_arguments_of_an_overload_is_refused_at_the_call(
+    module: Any,
+) -> None:
+    """Its signature does not say how many there are."""
+    launched: Any = dlx.launcher(module.fill, give="tensor", out=0)
+    x = np.zeros(3, "f4")
+    launched(x, 2.5)
+    assert x.tolist() == [2.5] * 3
+    beyond: Any = dlx.launcher(module.fill, give="tensor", out=(0, 2))
+    with pytest.raises(TypeError, match="has 2 arguments by position, and an option"):
+        beyond(x, 7.5)
+    assert x.tolist() == [2.5] * 3
+
+
+def test_a_position_beyond_a_call_of_a_function_without_signature_is_refused() -> None:
+    """Whether a keyword is that argument is not known."""
+    launched: Any = dlx.launcher(iter, give="tensor", out=1)
+    x = dlx.empty(3, "int8")
+    with pytest.raises(TypeError, match="has 1 arguments by position"):
+        launched(x)
+    with pytest.raises(TypeError, match="has 1 arguments by position"):
+        launched(x, y=x)
