@@ -18,16 +18,20 @@ pub(crate) mod tensorflow;
 pub(crate) mod torch;
 mod versions;
 
+use pyo3::exceptions::PyBufferError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
-use crate::cpython::lookup::is_static;
+use crate::cpython::call::attribute;
+use crate::cpython::lookup::{is_in_type, is_static};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;
 
+use array_method::asked;
 pub(crate) use versions::Counter;
 
 type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
@@ -35,9 +39,7 @@ type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 /// Rung 5: imports `x` through a protocol other than DLPack; `None` if it has none.
 ///
 /// The first protocol that `x` has decides, in NumPy's order: buffer protocol, `__array_struct__`,
-/// `__array_interface__`; then CUDA's interface, and Arrow's. Last comes what may copy:
-/// `__array__` if it need not, a stream of Arrow, `__array__` in any case. The stream is before the copy because it tells
-/// nulls, for which polars makes other numbers.
+/// `__array_interface__`; then CUDA's interface, and Arrow's. Last comes what may copy.
 pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
@@ -51,6 +53,56 @@ pub(crate) fn snapshot(
     }
 }
 
+/// Whether `x` shows its elements by no protocol but `__array__`, which its class has, or a stream of Arrow: its
+/// `__getattr__`, which gives what it holds by that name in pandas, is not asked for the others.
+pub(crate) fn is_column(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    const OTHERS: &str = "__dlpack__ __dlpack_device__ __dlpack_c_exchange_api__ __array_struct__ __array_interface__ \
+        __cuda_array_interface__ __arrow_c_device_array__ __arrow_c_array__";
+    let (py, class) = (x.py(), x.get_type_ptr());
+    let is_own = |name| is_in_type(class, name) == Some(true);
+    if !is_own(intern!(py, "__getattr__")) || !is_own(intern!(py, "__array__")) {
+        return Ok(false);
+    }
+    let own = attribute(x, intern!(py, "__dict__"))?;
+    let Some(Ok(own)) = own.map(|own| own.cast_into_exact::<PyDict>()) else {
+        return Ok(false);
+    };
+    for name in OTHERS.split(' ') {
+        let name = PyString::intern(py, name);
+        if is_in_type(class, &name) != Some(false) || own.contains(name)? {
+            return Ok(false);
+        }
+    }
+    let look = intern!(py, "__getattribute__");
+    let is_usual = (x.get_type().getattr(look)?).is(&py.get_type::<PyAny>().getattr(look)?);
+    Ok(is_usual && !buffer::has(x))
+}
+
+/// Imports what [`is_column`], or has none of the protocols of arrays but these.
+///
+/// A Series of polars tells by its stream what it has; its `__array__` makes other numbers of nulls. Another column that
+/// refuses the stream, as it is in pieces, may make an array of itself.
+pub(crate) fn of_column(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let says = |name| asked(x, name)?.is_truthy();
+    if !arrow::stream::is_first(x)? {
+        match array_method::shared(x)? {
+            None if says("decides")? => return array_method::snapshot(x),
+            None => {}
+            shared => return Ok(shared),
+        }
+    }
+    match arrow::stream::snapshot(x, request) {
+        Ok(None) => array_method::snapshot(x),
+        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) && says("is_whole")? => {
+            array_method::snapshot(x)
+        }
+        found => found,
+    }
+}
+
 fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
     // The buffer of a `numpy.datetime64` is bytes without their meaning.
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
@@ -60,19 +112,12 @@ fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Opti
             return Ok(Some(snapshot));
         }
     }
-    if let Some(snapshot) = cuda_array_interface::snapshot(x, request)? {
-        return Ok(Some(snapshot));
+    for read in [cuda_array_interface::snapshot, arrow::snapshot, of_column] {
+        if let Some(snapshot) = read(x, request)? {
+            return Ok(Some(snapshot));
+        }
     }
-    if let Some(snapshot) = arrow::snapshot(x, request)? {
-        return Ok(Some(snapshot));
-    }
-    if let Some(snapshot) = array_method::shared(x)? {
-        return Ok(Some(snapshot));
-    }
-    match arrow::stream::snapshot(x, request)? {
-        None => array_method::snapshot(x),
-        found => Ok(found),
-    }
+    Ok(None)
 }
 
 /// The name of the class of `x` if its library calls that immutable, which its exports may not say. By the names that its

@@ -11,6 +11,7 @@ use super::numpy;
 use crate::copy::host;
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::has_others;
+use crate::cpython::lookup::is_in_type;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
 
@@ -48,20 +49,32 @@ fn array(
 /// Refuses an array of other numbers than those of `x`, by the dtype of `x`, if that is one.
 fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     let (py, name) = (x.py(), intern!(x.py(), "dtype"));
-    let Some(dtype) = attribute(x, name)? else {
-        return Ok(());
-    };
     let made = array.getattr(name)?;
     // A table may have a column of this name.
-    let is_column = !dtype.is_instance_of::<PyType>() && dtype.hasattr(intern!(py, "__array__"))?;
-    if is_column || dtype.is(&made) || dtype.is_none() {
+    let dtype = (!is_table(x)).then(|| attribute(x, name)).transpose()?;
+    if dtype
+        .as_ref()
+        .is_some_and(|dtype| dtype.as_ref().is_none_or(|it| it.is(&made)))
+    {
         return Ok(());
     }
     let module = py.import(intern!(py, "dlx._libraries.array_method"))?;
-    let why: Option<String> = module
-        .call_method1(intern!(py, "refusal"), (x, dtype, made))?
-        .extract()?;
+    let why = module.call_method1(intern!(py, "refusal"), (x, dtype.flatten(), made))?;
+    let why: Option<String> = why.extract()?;
     why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
+}
+
+/// What a function of `python/dlx/_libraries/array_method.py` answers about `x`.
+pub(super) fn asked<'py>(x: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let module = x.py().import("dlx._libraries.array_method")?;
+    module.call_method1(name, (x,))
+}
+
+/// Whether the class of `x` has the dtypes of several columns and not one of its own.
+fn is_table(x: &Bound<'_, PyAny>) -> bool {
+    let (py, class) = (x.py(), x.get_type_ptr());
+    is_in_type(class, intern!(py, "dtypes")) == Some(true)
+        && is_in_type(class, intern!(py, "dtype")) != Some(true)
 }
 
 /// Whether the memory is the array's own: one without a base may also be somebody's whom it does not name.
@@ -108,9 +121,12 @@ pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 
 /// Imports the array that `x` makes, or a copy of it unless it is the same memory each time.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    let Some(method) = method(x)? else {
+    let Some(mut method) = method(x)? else {
         return Ok(None);
     };
+    if is_table(x) {
+        method = asked(x, "matrix")?;
+    }
     let (one, is_ours) = array(x, &method, None)?;
     if is_ours {
         return Ok(Some(one.copied()?));

@@ -16,6 +16,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use crate::adapters::arrow;
 use crate::api::entry::Builtin;
 use crate::api::from_dlpack::is_tensor;
 use crate::cpython::call::call_with;
@@ -89,7 +90,8 @@ struct Walk<'a, 'py> {
     made: Option<&'a Bound<'py, PyList>>,
 }
 
-/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves unless it is None.
+/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves, and to arrays of Arrow's that ``leaf``
+/// refuses, unless it is None; to numbers and text only if it is ``leaf`` as well.
 ///
 /// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
 /// argument. ``odd`` has three functions for containers other than exact lists, tuples and dicts: what one holds, a list,
@@ -172,9 +174,16 @@ impl<'py> Walk<'_, 'py> {
             Some(read.insert(dict.copy()?).values())
         } else if is_tensor(x)? {
             let new = match &self.second {
-                Some((leaf, second)) => leaf.call([x, second])?,
-                None => call_with(self.leaf, &[x])?,
+                Some((leaf, second)) => leaf.call([x, second]),
+                None => call_with(self.leaf, &[x]),
             };
+            let new = match (new, self.other) {
+                // An array of Arrow's may have strings.
+                (Err(_), Some(other)) if !other.is(self.leaf) && arrow::is_array(x)? => {
+                    call_with(other, &[x])
+                }
+                (new, _) => new,
+            }?;
             self.converted += 1;
             self.meet(x, Some(new));
             return Ok(());
@@ -187,8 +196,8 @@ impl<'py> Walk<'_, 'py> {
         };
         let Some(parts) = parts else {
             let new = match self.other {
-                Some(other) => call_with(other, &[x])?,
-                None => x.clone(),
+                Some(other) if !is_plain(x) || other.is(self.leaf) => call_with(other, &[x])?,
+                _ => x.clone(),
             };
             self.converted += usize::from(!new.is(x));
             self.meet(x, Some(new));

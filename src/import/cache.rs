@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
+use crate::adapters::{self, buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
 use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::type_version::Version;
@@ -37,6 +37,8 @@ pub(crate) enum Way {
     Protocol(Whose),
     /// As the object that the mixin instance exports.
     Mixin,
+    /// By `__array__` or a stream of Arrow, which alone its class has, whatever its `__getattr__` answers.
+    Column,
     /// The type has no table: the object may name another one that has (rung 2), else `__dlpack__`.
     Undecided,
 }
@@ -175,6 +177,8 @@ pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
 pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
     match remembered(x) {
         Some(way) => Ok(way),
+        // Before the metaclass is asked, which may take long.
+        None if adapters::is_column(x)? => Ok(&Way::Column),
         None => Ok(match decided(x)? {
             Some(way) => room.insert(way),
             None => &Way::Undecided,

@@ -46,7 +46,7 @@ pub(crate) fn managed_tensor(
         Way::Numpy => Ok((numpy::export(x)?, None)),
         Way::Tensor => Ok((ordered(x, consumer)?.export(false)?, None)),
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer)),
-        Way::Protocol(_) | Way::Undecided | Way::Jax => from_protocol(x, consumer),
+        Way::Protocol(_) | Way::Column | Way::Undecided | Way::Jax => from_protocol(x, consumer),
     }
 }
 
@@ -88,7 +88,7 @@ fn fast_export_by_way(
             None => &Whose::Unknown,
         },
         Way::Undecided => &Whose::Unknown,
-        Way::Tensor | Way::Mixin => return Ok(None),
+        Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
     };
     if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);

@@ -2,10 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{
-    PyAttributeError, PyBufferError, PyException, PyNotImplementedError, PyTypeError, PyValueError,
-};
-use pyo3::intern;
+use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -15,12 +12,10 @@ use crate::types::error::{caused, type_name};
 ///
 /// Attaches through PyO3, because this runs Python code for a table function, too.
 #[cold]
-pub(crate) fn of(x: &Bound<'_, PyAny>) -> Option<String> {
+fn of(x: &Bound<'_, PyAny>, name: &str) -> Option<String> {
     let ask = |py: Python<'_>| {
         let module = py.import("dlx._libraries.hints")?;
-        module
-            .call_method1("tensor", (x,))?
-            .extract::<Option<String>>()
+        module.call_method1(name, (x,))?.extract::<Option<String>>()
     };
     // Without an answer the error says what dlx takes.
     Python::attach(|py| ask(py).unwrap_or(None))
@@ -29,7 +24,7 @@ pub(crate) fn of(x: &Bound<'_, PyAny>) -> Option<String> {
 /// The error `message` about an answer of `x` that is not what the protocol says, with a hint if there is one.
 #[cold]
 pub(crate) fn nonsense(x: &Bound<'_, PyAny>, message: String) -> PyErr {
-    PyTypeError::new_err(match of(x) {
+    PyTypeError::new_err(match of(x, "tensor") {
         Some(hint) => format!("{message}; {hint}"),
         None => message,
     })
@@ -43,19 +38,13 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
-    let Some(hint) = of(x) else { return error };
-    let note = format!("{}: {hint}", type_name(&x.get_type()));
-    let is_of_arrow = error.is_instance_of::<PyTypeError>(py)
-        || error.is_instance_of::<PyValueError>(py)
-        || error.is_instance_of::<PyNotImplementedError>(py);
-    if is_of_arrow && matches!(x.hasattr(intern!(py, "__arrow_c_stream__")), Ok(true)) {
-        return caused(py, PyBufferError::new_err(note), error);
-    }
+    let noted = || {
+        let module = py.import("dlx._libraries.hints")?;
+        let noted = module.call_method1("noted", (x, type_name(&x.get_type()), error.value(py)))?;
+        Ok::<_, PyErr>(PyErr::from_value(noted))
+    };
     // Without the note the error still says enough.
-    let _ = error
-        .value(py)
-        .call_method1(intern!(py, "add_note"), (note,));
-    error
+    noted().unwrap_or(error)
 }
 
 /// The error for a class passed as a tensor: what it has under the names of a protocol wants an instance.
@@ -72,14 +61,10 @@ pub(crate) fn not_a_class(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
 /// The error for an object without the protocol (R61): what it is and what to pass, or what dlx takes.
 #[cold]
 pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
-    let hint = of(x);
+    let hint = of(x, "missing");
     PyAttributeError::new_err(format!(
         "{} has no {missing}; {}",
         type_name(&x.get_type()),
-        hint.as_deref().unwrap_or(
-            "from_dlpack takes objects with an exchange table, objects with __dlpack__ and __dlpack_device__, DLPack \
-             capsules, Python buffers, and objects with __array_struct__, __array_interface__, \
-             __cuda_array_interface__, __arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
-        )
+        hint.as_deref().unwrap_or("expected a tensor")
     ))
 }

@@ -5,7 +5,7 @@
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PySlice, PyString};
+use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
 use crate::adapters::{self, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
@@ -66,6 +66,7 @@ fn step<'py>(
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
+        Way::Column => by_another(x, request, adapters::of_column(x, request)),
         way @ (Way::Undecided | Way::Jax | Way::Protocol(_)) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
@@ -130,8 +131,16 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x, request).map_err(|error| hint::noted(x, error))?
-    else {
+    by_another(x, request, adapters::snapshot(x, request))
+}
+
+/// Rung 5: what a protocol other than DLPack has `found`.
+fn by_another(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+    found: PyResult<Option<Snapshot>>,
+) -> PyResult<Snapshot> {
+    let Some(snapshot) = found.map_err(|error| hint::noted(x, error))? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
     request.wanted(request.device.unwrap_or(snapshot.meta().device))?;
@@ -179,7 +188,6 @@ pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
         || x.is_exact_instance_of::<PyFloat>()
         || x.is_exact_instance_of::<PyBool>()
         || x.is_exact_instance_of::<PyString>()
-        || x.is_exact_instance_of::<PySlice>()
         || x.is_exact_instance_of::<PyBytes>()
         || x.is_exact_instance_of::<PyComplex>()
 }

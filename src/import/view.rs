@@ -44,7 +44,9 @@ pub(crate) fn dl_tensor(
             checked::whole(snapshot.meta().flags)?;
             Ok((*snapshot.dl_tensor(), None))
         }
-        Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax => Err(lends_nothing(x)),
+        Way::Mixin | Way::Protocol(_) | Way::Column | Way::Undecided | Way::Jax => {
+            Err(lends_nothing(x))
+        }
     }
 }
 
@@ -104,7 +106,7 @@ pub(crate) fn lend(
             Some(snapshot) => Ok((snapshot, None, None)),
             None => of_protocol(x, stream, wanted),
         },
-        Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
+        Way::Protocol(_) | Way::Column | Way::Undecided => of_protocol(x, stream, wanted),
     }
 }
 

@@ -35,12 +35,15 @@ def convert_tree(
 ) -> Any:
     """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
 
-    Searches lists, tuples, named tuples, sets, frozensets, deques, the values of dicts
-    and the fields of dataclasses, including subclasses, at any depth, and the children
+    Searches lists, tuples, named tuples, sets, frozensets, deques, ``UserList``, the
+    values of dicts and ``UserDict``, the attributes of ``SimpleNamespace`` and the
+    fields of dataclasses, including subclasses, at any depth, and the children
     of instances whose exact class is registered with `torch.utils._pytree`,
     `jax.tree_util` or optree, by the first of these that is imported and knows it.
-    Everything else stays as it is: keys, ``UserDict``, attrs classes, a pandas Series,
-    arrays of strings, dates or objects, which are tensors in no library.
+    Of what a library makes, a pandas Series or an xarray DataArray too, `dlx.convert`
+    takes what has numbers. Everything else stays as it is: keys, attrs classes, Python
+    buffers, other mappings, arrays and columns of strings, dates, categories or
+    objects, tables of several dtypes.
     With ``strict=True`` only numbers, text, bytes and None do, and their subclasses;
     other leaves that are no tensors go to `dlx.convert` too, which converts or refuses
     them.
@@ -73,9 +76,8 @@ def convert_tree(
     if how != _AS_IT_IS:
         # Only without keywords has `convert` a fast entry.
         leaf, more = _converting(to, how), ()
-    other = None
-    if strict:
-        other = _unless_plain(_converting(to, how))
+    convert = _converting(to, how)
+    other = _unless_plain(convert) if strict else _if_array(convert)
     way: Way = []
     try:
         return _core.map_tree(tree, leaf, more, other, _ODD, None, way)
@@ -100,6 +102,56 @@ def _converting(to: Any, how: dict[str, Any]) -> Callable[[Any], Any]:
 def _unless_plain(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return ``convert`` for all but numbers, text, bytes and None."""
     return lambda leaf: leaf if _is_plain(leaf) else convert(leaf)
+
+
+# Of these, a class that is no tensor's has at least one if `convert` may take it.
+_PROTOCOLS = (
+    *("__dlpack__", "__array__", "__array_interface__", "__array_struct__"),
+    *("__cuda_array_interface__", "__arrow_c_stream__", "__arrow_c_array__"),
+    "__arrow_c_device_array__",
+)
+
+
+def _if_array(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return ``convert`` for arrays, columns and tables; what has no numbers stays."""
+
+    def convert_or_leave(leaf: Any) -> Any:
+        kind = type(leaf)
+        if not any(hasattr(kind, name) for name in _PROTOCOLS):
+            return leaf
+        if issubclass(kind, type) or _is_plain(leaf) or _is_numpy(leaf):
+            return leaf
+        try:
+            return convert(leaf)
+        except Exception:
+            if _has_no_numbers(leaf):
+                return leaf
+            raise
+
+    return convert_or_leave
+
+
+def _is_numpy(leaf: object) -> bool:
+    """Whether a leaf is an array of NumPy, which here has no numbers."""
+    from sys import modules
+
+    known = getattr(modules.get("numpy"), "ndarray", None)
+    return isinstance(known, type) and isinstance(leaf, known)
+
+
+def _has_no_numbers(leaf: Any) -> bool:
+    """Whether a leaf, which `convert` has refused, has no numbers for any library."""
+    try:
+        _core.from_dlpack(leaf)
+    except BufferError:
+        from . import elements
+
+        return elements.of(leaf) not in (None, elements.NUMBERS)
+    except (AttributeError, TypeError):
+        return True  # such as a Dataset of xarray, which has methods that only raise
+    except Exception:
+        return False
+    return False
 
 
 def _is_plain(leaf: object) -> bool:
@@ -175,6 +227,8 @@ def _step(container: Any, at: int, part: Any) -> str:
         short = Repr()
         short.maxstring = short.maxother = 100
         return f"[{short.repr(keys[at])}]"
+    if _with_parts(type(container)) in _WITH_PARTS[:-1]:
+        return ""  # of what `data` holds, the next step says where
     fields = [name for name in _fields(container) if hasattr(container, name)]
     return f".{fields[at - len(keys)]}"
 
@@ -189,7 +243,7 @@ def _parts(tree: Any) -> list[Any] | None:
     parts = []
     if issubclass(kind, containers):
         parts = [item for _, item in _items(tree)]
-    elif not hasattr(kind, "__dataclass_fields__"):
+    elif not (hasattr(kind, "__dataclass_fields__") or _with_parts(kind)):
         return None
     for name in _fields(tree):
         # An `init=False` field may be unset.
@@ -204,18 +258,28 @@ def _may_be_registered(kind: type) -> bool:
 
 
 _CONTAINERS: tuple[type, ...] = ()
+_WITH_PARTS: tuple[type, ...] = ()
+"""Containers of their attributes, or of what one attribute holds."""
 _registries: Any = None
 
 
 def _containers() -> tuple[type, ...]:
     """Import containers and nodes, on first use: ``import dlx`` does without."""
-    global _CONTAINERS, _registries
-    from collections import deque
+    global _CONTAINERS, _WITH_PARTS, _registries
+    from collections import UserDict, UserList, deque
+    from types import SimpleNamespace
 
     from . import registries as _registries
 
+    _WITH_PARTS = (UserDict, UserList, SimpleNamespace)
     _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
     return _CONTAINERS
+
+
+def _with_parts(kind: type) -> type | None:
+    """Return which of `_WITH_PARTS` a class is of, by its bases, not by an ABC."""
+    bases = kind.__mro__
+    return next((own for own in _WITH_PARTS if any(own is b for b in bases)), None)
 
 
 def held_by(container: Any) -> list[Any]:
@@ -228,7 +292,10 @@ _UNSET = object()
 
 
 def _fields(tree: Any) -> list[str]:
-    """Return the field names of a dataclass instance; [] for anything else."""
+    """Return the names of the attributes that are parts; [] for most containers."""
+    if (base := _with_parts(type(tree))) is not None:
+        stored = object.__getattribute__(tree, "__dict__")
+        return [*stored] if base is _WITH_PARTS[-1] else ["data"]
     if type(getattr(type(tree), "__dataclass_fields__", None)) is not dict:
         return []
     from dataclasses import fields
@@ -362,7 +429,8 @@ def _blank(tree: Any, items: dict[Any, Any]) -> Any:
             return base.__new__(kind, items.values())
         from collections import OrderedDict, defaultdict, deque
 
-        if base in (object, list, dict, set, OrderedDict, defaultdict, deque):
+        kinds = (object, list, dict, set, OrderedDict, defaultdict, deque)
+        if base in (*kinds, _WITH_PARTS[-1]):
             made = base.__new__(kind)
             if base is defaultdict:
                 base.__init__(made, tree.default_factory)

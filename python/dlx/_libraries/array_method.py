@@ -3,44 +3,137 @@
 from __future__ import annotations
 
 import re
+import sys
+from functools import partial
 from math import nan
 
+from .._containers import elements
 from .._core import type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-__all__ = ["refusal"]
+__all__ = ["decides", "is_whole", "matrix", "misses", "refusal"]
 
 
 def refusal(x: Any, dtype: Any, made: Any) -> str | None:
     """Say how the array of NumPy dtype ``made`` differs from ``x``, of ``dtype``.
 
-    None if it does not: pandas makes NaN, and so floats, of what is missing.
+    None if it does not: pandas makes NaN, and so floats, of what is missing. Without
+    ``dtype``, ``x`` is a table, whose columns have one.
     """
     name = type_name(type(x))
+    if dtype is None:
+        columns = elements.of_table(x)
+        if not columns:
+            return None
+        if (why := _several(x, columns)) is not None:
+            return why
+        dtype = columns[0]
     if not _is_same(dtype, made):
+        words = elements.of_dtype(dtype)
+        if words not in (None, elements.NUMBERS) and made.kind not in "biufc":
+            return f"{name} has {words}; expected numbers"
+        if made.kind in "Of" and misses(x):
+            return _missing(x)
         return (
             f"{name} has the dtype {dtype}, and the array that it makes of itself has "
             f"{made}; pass x.to_numpy(dtype) or numpy.asarray(x, dtype) with the dtype "
             "that is meant"
         )
-    is_number = isinstance(getattr(dtype, "na_value", nan), float)
-    if (not is_number or hasattr(dtype, "categories")) and _misses(x):
-        return (
-            f"{name} has missing values, and the array that it makes of itself has "
-            "numbers in their places; pass x.to_numpy(dtype, na_value=value)"
-        )
+    if _has_nulls(dtype) and misses(x):
+        return _missing(x)
     return None
+
+
+def decides(x: Any) -> bool:
+    """Whether the dtypes of ``x``, which `refusal` compares, tell what its array is.
+
+    So do those of pandas, of tables, and NumPy's.
+    """
+    if not hasattr(type(x), "__array__"):
+        return False
+    numpy = sys.modules.get("numpy")
+    kind = getattr(numpy, "dtype", None)
+    is_of_numpy = isinstance(kind, type) and isinstance(getattr(x, "dtype", None), kind)
+    return is_of_numpy or hasattr(type(x), "dtypes")
+
+
+def is_whole(x: Any) -> bool:
+    """Whether a column that refuses a stream says that it has numbers and no nulls."""
+    if not hasattr(type(x), "__array__"):
+        return False
+    while _nulls(x) == 0:
+        # What is missing inside of rows of polars' Array, all of one length.
+        if not hasattr(getattr(x, "dtype", None), "shape"):
+            return elements.of(x) == elements.NUMBERS
+        x = x.explode()
+    return False
+
+
+def _nulls(x: Any) -> int | None:
+    """Return how many elements are missing, by polars and pyarrow."""
+    found = getattr(x, "null_count", None)
+    found = found() if callable(found) else found
+    return found if type(found) is int else None
+
+
+def matrix(x: Any) -> Callable[[], Any]:
+    """Return what makes an array of a table whose columns may be of one dtype.
+
+    For several of an extension dtype, `pandas.DataFrame.__array__` makes objects.
+    """
+    columns = elements.of_table(x) or []
+    if columns and (why := _several(x, columns)):
+        raise BufferError(why)
+    if (words := elements.of(x)) not in (None, elements.NUMBERS, "categories"):
+        raise BufferError(f"{type_name(type(x))} has {words}; expected numbers")
+    for column in columns[:1]:
+        known = next((each for each in _stored(column) if each is not None), None)
+        if known is not None and all(_equals(column, each) for each in columns):
+            if misses(x):
+                raise BufferError(_missing(x))
+            return partial(x.to_numpy, known)
+    made: Callable[[], Any] = x.__array__
+    return made
+
+
+def _several(x: Any, columns: list[Any]) -> str | None:
+    """Say which dtypes the columns of a table have, if they have several."""
+    dtype, name = columns[0], type_name(type(x))
+    for other in columns:
+        if not _equals(dtype, other):
+            return f"{name} has columns of several dtypes, as {dtype} and {other}"
+    return None
+
+
+def _stored(dtype: Any) -> list[Any]:
+    """Return what a dtype of pandas stores: numbers, and what categories stand for."""
+    stored = [getattr(dtype, name, None) for name in ("numpy_dtype", "subtype")]
+    return [*stored, getattr(getattr(dtype, "categories", None), "dtype", None)]
+
+
+def _missing(x: Any) -> str:
+    return (
+        f"{type_name(type(x))} has missing values, which DLPack cannot represent, and "
+        "the array that it makes of itself has others in their places"
+    )
+
+
+def _has_nulls(dtype: Any) -> bool:
+    """Whether elements of a dtype may be missing in a way that is no number."""
+    if hasattr(dtype, "categories"):
+        return True
+    if type(dtype).__module__.partition(".")[0] == "polars":
+        return True
+    return not isinstance(getattr(dtype, "na_value", nan), float)
 
 
 def _is_same(dtype: Any, made: Any) -> bool:
     """Whether a dtype of any library names the numbers of a NumPy dtype."""
-    # Of pandas: what stores the numbers, and those that categories stand for.
-    stored = [getattr(dtype, name, None) for name in ("numpy_dtype", "subtype")]
-    stored.append(getattr(getattr(dtype, "categories", None), "dtype", None))
-    if any(_equals(made, each) for each in (dtype, *stored)):
+    if any(_equals(made, each) for each in (dtype, *_stored(dtype))):
         return True
     # Others are known by their names: "torch.int64", "Array(Int64, shape=(2,))".
     text = str(getattr(dtype, "name", dtype)).lower()
@@ -48,6 +141,7 @@ def _is_same(dtype: Any, made: Any) -> bool:
         return made.name in names
     import numpy
 
+    text = {"boolean": "bool"}.get(text, text)  # of polars
     try:
         # "float" is of another size in some libraries.
         return numpy.dtype(text.rpartition(".")[2]).kind == str(made.kind)
@@ -62,9 +156,13 @@ def _equals(made: Any, dtype: Any) -> bool:
         return False
 
 
-def _misses(x: Any) -> bool:
-    """Whether values are missing, by the method of pandas, or that of xarray."""
+def misses(x: Any) -> bool:
+    """Whether values are missing, by the method of pandas, xarray or polars."""
     import numpy
 
-    ask = getattr(x, "isna", getattr(x, "isnull", None))
-    return ask is not None and bool(numpy.any(ask()))
+    if type(nulls := getattr(x, "null_count", None)) is int:
+        return nulls != 0  # of pyarrow
+    for name in ("isna", "isnull", "null_count"):
+        if (ask := getattr(x, name, None)) is not None:
+            return bool(numpy.any(numpy.asarray(ask())))
+    return False

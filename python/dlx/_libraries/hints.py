@@ -6,6 +6,7 @@ import re
 import sys
 
 from .. import _core
+from . import columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["device", "tensor"]
 
 _TRACED = "stands for an array whose elements are not known while"
-_POLARS = (
-    "pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
-    "without nulls (x.drop_nulls(), x.fill_null(value))"
-)
 
 # Module and name of a class, what its instances are, and what to pass in their place.
 # Nothing is imported to find the class; the first that fits counts.
@@ -54,17 +51,8 @@ _CLASSES = (
         "holds tensors; pass one of its parameters, "
         "or x.state_dict() to dlx.convert_tree",
     ),
-    ("pandas", "DataFrame", "is a table; pass x.to_numpy(dtype) with a numeric dtype"),
-    ("pandas", "Series", "is a column; pass x.to_numpy(dtype) with a numeric dtype"),
-    ("pandas", "Index", "is an index; pass x.to_numpy(dtype) with a numeric dtype"),
     ("polars", "LazyFrame", "is a query; pass x.collect().to_numpy()"),
-    ("polars", "DataFrame", f"is a table; {_POLARS}"),
-    ("polars", "Series", f"is a column; {_POLARS}"),
-    ("xarray", "DataArray", "wraps an array; pass x.data"),
-    ("xarray", "Variable", "wraps an array; pass x.data"),
     ("xarray", "Dataset", "holds arrays; pass one of them, x[name].data"),
-    ("pyarrow", "ChunkedArray", "may be in pieces; pass x.combine_chunks()"),
-    ("pyarrow", "Table", "is a table; pass x.column(name).combine_chunks()"),
     ("scipy.sparse", "sparray", "is sparse; pass x.toarray()"),
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
@@ -78,6 +66,8 @@ def tensor(x: object) -> str | None:
 
     None for an object of a class that dlx does not know.
     """
+    if (advice := columns.advice(x)) is not None:
+        return advice
     for module, name, hint in _CLASSES:
         known = getattr(sys.modules.get(module), name, None)
         if isinstance(known, type) and isinstance(x, known):
@@ -153,3 +143,36 @@ def device(text: str, names: Sequence[str], index: bool) -> str | None:
         for name in _NAMES.get(word, (word,))
     ]
     return " or ".join(repr(name) for name in named)
+
+
+PROTOCOLS = (
+    "from_dlpack takes objects with an exchange table, objects with __dlpack__ and "
+    "__dlpack_device__, DLPack capsules, Python buffers, and objects with "
+    "__array_struct__, __array_interface__, __cuda_array_interface__, "
+    "__arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
+)
+
+
+def missing(x: object) -> str:
+    """As `tensor`, or else what dlx takes."""
+    return tensor(x) or PROTOCOLS
+
+
+def noted(x: object, name: str, error: Exception) -> Exception:
+    """Return the error of a protocol of ``x`` with a note of what to pass, if any.
+
+    By exceptions of Arrow's stream, a column or a table says that it is no tensor: that
+    is a refusal.
+    """
+    if (hint := tensor(x)) is None:
+        return error
+    note = f"{name}: {hint}"
+    is_of_arrow = isinstance(error, (TypeError, ValueError, NotImplementedError))
+    if is_of_arrow and any(
+        hasattr(x, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")
+    ):
+        refused = BufferError(note)
+        refused.__cause__ = error
+        return refused
+    error.add_note(note)
+    return error

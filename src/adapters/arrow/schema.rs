@@ -1,8 +1,11 @@
 //! The dtype of an Arrow schema, or the reason why its elements are not plain numbers.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{NonNull, null, null_mut};
+use std::mem::zeroed;
+use std::ptr::NonNull;
 use std::slice;
+
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::interpreter::quietly_anywhere;
@@ -25,17 +28,8 @@ pub(super) struct ArrowSchema {
 
 impl ArrowSchema {
     /// A released schema, for a producer to fill.
-    pub(super) const RELEASED: Self = Self {
-        format: null(),
-        name: null(),
-        metadata: null(),
-        flags: 0,
-        n_children: 0,
-        children: null_mut(),
-        dictionary: null_mut(),
-        release: None,
-        private_data: null_mut(),
-    };
+    // SAFETY: numbers, pointers and functions that may be NULL.
+    pub(super) const RELEASED: Self = unsafe { zeroed() };
 }
 
 /// A schema that dlx owns; dropping it releases it.
@@ -63,7 +57,7 @@ pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
     let (code, bits) = match format.to_bytes() {
         b"c" if is_bool8 => (kDLBool, 8),
         _ if !schema.dictionary.is_null() => {
-            return Err(refused(format, " (indices of a dictionary)"));
+            return Err(refused(format, true));
         }
         b"c" => (kDLInt, 8),
         b"C" => (kDLUInt, 8),
@@ -76,16 +70,7 @@ pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
         b"e" => (kDLFloat, 16),
         b"f" => (kDLFloat, 32),
         b"g" => (kDLFloat, 64),
-        b"b" => {
-            return Err(refused(format, " (one-bit booleans, which DLPack lacks)"));
-        }
-        b"+s" => {
-            return Err(refused(
-                format,
-                " (structs, as of a table: pass one column)",
-            ));
-        }
-        _ => return Err(refused(format, "")),
+        _ => return Err(refused(format, false)),
     };
     if let Some(name) = extension.filter(|_| !is_bool8) {
         return Err(extended(name, ", whose elements are more than numbers"));
@@ -133,11 +118,17 @@ pub(super) fn extended(name: &[u8], what: &str) -> Error {
     ))
 }
 
-/// The error for a format that is not accepted.
+/// The error for a format that is not accepted, in the words of `python/dlx/_containers/elements.py`.
 #[cold]
-fn refused(format: &CStr, what: &str) -> Error {
+fn refused(format: &CStr, is_dictionary: bool) -> Error {
+    let format = format.to_string_lossy();
+    let words = Python::attach(|py| {
+        let module = py.import("dlx._containers.elements")?;
+        let words = module.call_method1("of_format", (&format, is_dictionary))?;
+        words.extract::<String>()
+    });
+    let words = words.unwrap_or_else(|_| format!("the format {format:?}"));
     Error::refused(format!(
-        "the Arrow array has format {format:?}{what}; expected integers (c C s S i I l L) or \
-         floating-point numbers (e f g)"
+        "the Arrow array has {words}; expected integers or floating-point numbers"
     ))
 }

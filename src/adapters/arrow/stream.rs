@@ -1,7 +1,8 @@
 //! Arrow's C stream interface: the only array of a stream that has one, such as a polars Series of one chunk.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::{NonNull, null, null_mut};
+use std::mem::zeroed;
+use std::ptr::{NonNull, null};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -31,18 +32,8 @@ struct ArrowArrayStream {
 }
 
 /// An array that does not exist yet, for a stream to fill; left like that, it is the end of the stream.
-const RELEASED: ArrowArray = ArrowArray {
-    length: 0,
-    null_count: 0,
-    offset: 0,
-    n_buffers: 0,
-    n_children: 0,
-    buffers: null(),
-    children: null_mut(),
-    dictionary: null_mut(),
-    release: None,
-    private_data: null_mut(),
-};
+// SAFETY: numbers, pointers and functions that may be NULL.
+const RELEASED: ArrowArray = unsafe { zeroed() };
 
 /// A stream that dlx owns; dropping it releases it, once.
 struct Arrays(ArrowArrayStream);
@@ -151,6 +142,12 @@ impl Arrays {
         });
         text.lines().next().unwrap_or_default().to_owned()
     }
+}
+
+/// Whether the stream of `x` is asked before its `__array__`: it is polars' own Series, whose stream takes less time.
+pub(crate) fn is_first(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = x.get_type();
+    Ok(class.name()? == "Series" && class.module()?.to_str()?.starts_with("polars."))
 }
 
 /// Imports an object that has `__arrow_c_stream__`, if the stream has one array.

@@ -81,14 +81,10 @@ impl Origin {
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Attribute { name, stored: true } => {
-                let (py, name) = (object.py(), name.bind(object.py()));
-                match object.getattr(name) {
-                    // The method says what is there instead. No code of the class has run.
-                    Err(_) if lacks(&object.get_type(), &[name, intern!(py, "__getattr__")]) => {
-                        self.compute(object)
-                    }
-                    found => found,
-                }
+                let name = name.bind(object.py());
+                object
+                    .getattr(name)
+                    .or_else(|error| missing(object, name, error))
             }
             _ => self.compute(object),
         }
@@ -99,10 +95,11 @@ impl Origin {
     fn compute<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
         match self {
+            Self::Attribute { name, .. } => {
+                nested(&object.get_type(), || object.getattr(name.bind(py)))
+            }
+            Self::Method => exported(object),
             Self::Itself { .. } => Ok(object.clone()),
-            _ => nested(&object.get_type(), || {
-                call_method_with(object, intern!(py, "__dlx_export__"), &[])
-            }),
         }
     }
 
@@ -119,6 +116,30 @@ impl Origin {
             Self::Itself { .. } => " is".to_owned(),
         }
     }
+}
+
+/// What the method of the class returns.
+fn exported<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    nested(&object.get_type(), || {
+        call_method_with(object, intern!(object.py(), "__dlx_export__"), &[])
+    })
+}
+
+/// The method says what is there instead of an attribute, if no code of the class has run.
+#[cold]
+#[inline(never)]
+fn missing<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    error: PyErr,
+) -> PyResult<Bound<'py, PyAny>> {
+    if lacks(
+        &object.get_type(),
+        &[name, intern!(object.py(), "__getattr__")],
+    ) {
+        return exported(object);
+    }
+    Err(error)
 }
 
 /// Runs code of a class that may recurse into dlx, up to a depth that fits on any thread's stack.

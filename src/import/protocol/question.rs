@@ -2,16 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{
-    PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError, PyWarning,
-};
+use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::adapters::oneapi;
+use crate::adapters::{arrow, oneapi};
 use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call_method};
 use crate::import::hint;
@@ -70,7 +68,8 @@ impl<'py> Question<'_, 'py> {
     #[cold]
     fn call_again(&self, x: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyCapsule>> {
         let needs_new = self.device.is_some() || self.copy == Some(true);
-        let answer = match error.is_instance_of::<PyTypeError>(x.py()) {
+        // For a keyword that it lacks, CPython raises no subclass.
+        let answer = match error.get_type(x.py()).is(x.py().get_type::<PyTypeError>()) {
             true if !needs_new => self.call_old(x, error),
             _ => Err(error),
         };
@@ -87,10 +86,7 @@ impl<'py> Question<'_, 'py> {
             // Without a traceback the second call failed on its arguments; only the first one entered the method.
             let unheard =
                 second.is_instance_of::<PyTypeError>(py) && second.traceback(py).is_none();
-            // CPython refuses a keyword by a plain TypeError, and where warnings are errors, one may be about its absence.
-            let warned = second.is_instance_of::<PyWarning>(py)
-                && !first.get_type(py).is(py.get_type::<PyTypeError>());
-            if unheard && first.traceback(py).is_some() || warned {
+            if unheard && first.traceback(py).is_some() {
                 return first;
             }
             let (context, error) = (first.value(py), second.value(py));
@@ -207,6 +203,8 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         "has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or donated"
     } else if error.is_instance_of::<PyBufferError>(py) && is_sharded(x).unwrap_or(false) {
         "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
+    } else if error.is_instance_of::<PyTypeError>(py) && arrow::is_array(x).unwrap_or(false) {
+        return hint::noted(x, error);
     } else {
         return not_a_class(x, error);
     };

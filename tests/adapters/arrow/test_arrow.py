@@ -86,15 +86,16 @@ def test_an_empty_array_may_have_no_memory(show: Show) -> None:
 @pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
 def test_pyarrow_goes_by_dlpack() -> None:
     """docs/design.md, The way in: rung 4, where pyarrow says what it lacks."""
-    with pytest.raises(TypeError, match="DLPack"):
+    with pytest.raises(BufferError, match="one bit each") as refused:
         dlx.from_dlpack(pa.array([True]))
+    assert isinstance(refused.value.__cause__, pa.ArrowTypeError)
 
 
 @pytest.mark.filterwarnings("error:Exporting an unversioned:DeprecationWarning")
-def test_a_warning_of_the_second_call_does_not_hide_what_pyarrow_lacks() -> None:
-    """R32, R60: it answers by a TypeError, so it is asked without `max_version`."""
-    with pytest.raises(pa.ArrowTypeError, match="DLPack"):
-        dlx.from_dlpack(pa.array([True]))
+def test_pyarrow_is_not_asked_again_without_a_version() -> None:
+    """R32: its TypeError is of a class of its own, so it is not about the keyword."""
+    with pytest.raises(BufferError):
+        dlx.from_dlpack(pa.array(["a"]))
 
 
 # Nulls
@@ -127,41 +128,44 @@ def test_nulls_are_refused_and_only_they(
 # What is refused
 
 TYPES: dict[str, tuple[Any, str]] = {
-    "booleans": (pa.array([True]), '"b" [(]one-bit booleans'),
-    "nulls": (pa.nulls(2), '"n"'),
-    "text": (pa.array(["a"]), '"u"'),
-    "bytes": (pa.array([b"a"]), '"z"'),
-    "bytes of a width": (pa.array([b"a"], pa.binary(1)), '"w:1"'),
-    "timestamps": (pa.array([1], pa.timestamp("s")), '"tss:"'),
-    "dates": (pa.array([1], pa.date32()), '"tdD"'),
-    "decimals": (pa.array([1], pa.decimal128(5)), '"d:5,0"'),
+    "booleans": (pa.array([True]), "booleans of one bit each"),
+    "nulls": (pa.nulls(2), "nulls alone"),
+    "text": (pa.array(["a"]), "strings"),
+    "large text": (pa.array(["a"], pa.large_string()), "strings"),
+    "views of text": (pa.array(["a"], pa.string_view()), "strings"),
+    "bytes": (pa.array([b"a"]), "bytes"),
+    "bytes of a width": (pa.array([b"a"], pa.binary(1)), "bytes"),
+    "timestamps": (pa.array([1], pa.timestamp("s")), "timestamps in s"),
+    "timestamps in µs": (pa.array([1], pa.timestamp("us", "UTC")), "timestamps in µs"),
+    "dates": (pa.array([1], pa.date32()), "dates"),
+    "decimals": (pa.array([1], pa.decimal128(5)), "decimals"),
     "a dictionary": (
         pa.array([7, 7]).dictionary_encode(),
-        '"i" [(]indices of a dictionary',
+        "categories [(]indices of a dictionary",
     ),
-    "lists": (pa.array([[1]]), r'"\+l"'),
-    "lists of a width": (pa.array([[1]], pa.list_(pa.int8(), 1)), r'"\+w:1"'),
+    "lists": (pa.array([[1]]), "lists"),
+    "lists of a width": (pa.array([[1]], pa.list_(pa.int8(), 1)), "lists"),
     "a tensor of a width": (
         pa.ExtensionArray.from_storage(
             pa.fixed_shape_tensor(pa.int8(), [2]),
             pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
         ),
-        r'"\+w:2"',
+        "lists",
     ),
-    "durations": (pa.array([1], pa.duration("s")), '"tDs"'),
-    "times": (pa.array([1], pa.time32("s")), '"tts"'),
-    "structs": (pa.array([{"x": 1}]), r'"\+s"'),
-    "a batch": (pa.record_batch({"x": [1]}), r'"\+s"'),
+    "durations": (pa.array([1], pa.duration("s")), "durations in s"),
+    "times": (pa.array([1], pa.time32("s")), "times of day in s"),
+    "structs": (pa.array([{"x": 1}]), "structs"),
+    "a batch": (pa.record_batch({"x": [1]}), "structs"),
 }
 
 
 @either
 @pytest.mark.parametrize(("source", "message"), TYPES.values(), ids=TYPES)
-def test_another_type_is_refused_by_its_format(
+def test_another_type_is_refused_by_what_it_has(
     source: Any, message: str, show: Show
 ) -> None:
-    """R63: the error names the format, and those accepted."""
-    with pytest.raises(BufferError, match=f"has format {message}.*expected"):
+    """R63: in words, not by the letters of Arrow, and what it may have."""
+    with pytest.raises(BufferError, match=f"array has {message}.*; expected integers"):
         dlx.from_dlpack(show(source))
 
 

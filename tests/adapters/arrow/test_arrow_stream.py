@@ -101,9 +101,9 @@ def test_the_chunk_outlives_the_stream_and_the_object() -> None:
     ("chunks", "says"),
     [
         (pa.chunked_array([[1, None]]), "null_count 1"),
-        (pa.chunked_array([["a"]]), "format"),
-        (pa.chunked_array([[True]]), "one-bit booleans"),
-        (pa.table({"a": [1]}), "format"),
+        (pa.chunked_array([["a"]]), "has strings"),
+        (pa.chunked_array([[True]]), "booleans of one bit each"),
+        (pa.table({"a": [1]}), "has structs"),
     ],
 )
 def test_other_elements_are_refused(chunks: Any, says: str) -> None:

@@ -109,7 +109,7 @@ def test_an_array_of_pandas_with_a_missing_value_is_refused(dtype: str) -> None:
         pd.Series([1, None, 0], dtype=dtype),
         pd.Index([1, None, 0], dtype=dtype),
     ):
-        with pytest.raises(BufferError, match=r"null_count 1|one-bit|pass x\.to_numpy"):
+        with pytest.raises(BufferError, match="missing values"):
             dlx.from_dlpack(x)
         value = False if "bool" in dtype else -1
         found = dlx.from_dlpack(x.to_numpy("float64", na_value=value)).tolist()
@@ -135,14 +135,13 @@ def test_nan_is_a_number_where_it_is_one() -> None:
     assert dlx.from_dlpack(pd.arrays.SparseArray(a)).tolist()[0] == 1
     assert dlx.from_dlpack(pd.Categorical([7, 5, 7])).tolist() == [7, 5, 7]
     for x in (pd.Categorical([1.5, None]), pd.Categorical([2**53 + 1, None])):
-        with pytest.raises(BufferError, match=r"; pass x\.to_numpy\("):
+        with pytest.raises(BufferError, match="missing values"):
             dlx.from_dlpack(x)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        "pd.Series(pd.arrays.SparseArray([0, 0, 1, 2]))",
         "pd.Series(['a', 1])",
         "pd.DataFrame([[1, 2.5]], columns=['a', 'a'])",
         "pd.Series(pd.period_range('2026', periods=2, freq='D'))",
@@ -158,7 +157,8 @@ def test_a_column_that_makes_no_arrow_stream_is_refused(make: str) -> None:
         dlx.from_dlpack(x)
     notes = getattr(refused.value, "__notes__", [])
     assert any(
-        "pass x.to_numpy(dtype)" in text for text in (str(refused.value), *notes)
+        "; pass x." in text or "; pass x[" in text
+        for text in (str(refused.value), *notes)
     )
 
 

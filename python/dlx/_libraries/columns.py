@@ -1,0 +1,131 @@
+"""What to pass instead of a column or table of pandas, polars or pyarrow."""
+
+from __future__ import annotations
+
+import sys
+
+from .._containers import elements
+from .array_method import misses
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["advice"]
+
+_PANDAS = {
+    "strings": "x.astype('category').{cat}codes, a number for each",
+    "categories": "x.{cat}codes, a number for each",
+    "timestamps": "x.astype('int64')",
+    "dates": "x.astype('int64')",
+    "durations": "x.astype('int64')",
+    "periods": "x.astype('int64')",
+    "intervals": "x.{array}left and x.{array}right",
+    "decimals": "x.to_numpy('float64')",
+    "missing": "x.to_numpy(dtype, na_value=value) with a numeric dtype",
+    "tuples": "x.to_frame()",
+    "several": "x[names] with columns of one dtype, or x.to_numpy(dtype) with a "
+    "numeric dtype if all have numbers",
+    "": "x.to_numpy(dtype) with a numeric dtype if each is a number",
+}
+_POLARS = {
+    "strings": "x.cast(polars.Categorical).to_physical(), a number for each",
+    "categories": "x.to_physical(), a number for each",
+    "timestamps": "x.to_physical()",
+    "dates": "x.to_physical()",
+    "durations": "x.to_physical()",
+    "times of day": "x.to_physical()",
+    "lists": "x.explode(), all in one row",
+    "structs": "x.struct.field(name)",
+    "bytes": "numpy.frombuffer(x[i], dtype), one by one",
+    "Python objects": "numpy.asarray(x.to_list(), dtype) with a numeric dtype",
+    "nulls alone": "x.cast(polars.Float64).fill_null(value)",
+    "missing": "x.fill_null(value), or x.drop_nulls()",
+    "several": "x.select(names) with columns of one dtype, or x.cast(dtype)",
+    "": "x.cast(dtype) with a numeric dtype of polars",
+}
+_PYARROW = {
+    "strings": "{array}.dictionary_encode().indices, a number for each",
+    "categories": "{array}.indices, a number for each",
+    "timestamps": "x.cast('int64')",
+    "durations": "x.cast('int64')",
+    "dates": "x.cast('{int}')",
+    "times of day": "x.cast('{int}')",
+    "booleans": "x.to_numpy(zero_copy_only=False)",
+    "booleans and nulls": "x.fill_null(value).to_numpy(zero_copy_only=False)",
+    "lists": "{array}.flatten(), all in one row",
+    "structs": "{array}.field(name)",
+    "bytes": "numpy.frombuffer(x[i].as_py(), dtype), one by one",
+    "decimals": "x.cast('float64')",
+    "nulls alone": "x.cast('float64').fill_null(value)",
+    "missing": "x.fill_null(value), or x.drop_null()",
+    "table": "x.column(name)",
+    "": "x.cast(dtype) with a numeric dtype",
+}
+_XARRAY = {
+    "strings": "numpy.unique(x.data, return_inverse=True)[1], a number for each",
+    "timestamps": "x.data.view('int64')",
+    "dates": "x.data.view('int64')",
+    "durations": "x.data.view('int64')",
+    "categories": "x.data.codes, a number for each",
+    "missing": "x.data.to_numpy(dtype, na_value=value) with a numeric dtype",
+    "Python objects": "x.data.astype(dtype) with a numeric dtype if each is a number",
+    "": "x.data",
+}
+_KINDS = (
+    ("pandas", "DataFrame", "table", _PANDAS),
+    ("pandas", "Series", "column", _PANDAS),
+    ("pandas", "Index", "index", _PANDAS),
+    ("pandas.api.extensions", "ExtensionArray", "column", _PANDAS),
+    ("polars", "DataFrame", "table", _POLARS),
+    ("polars", "Series", "column", _POLARS),
+    ("pyarrow", "Table", "table", _PYARROW),
+    ("pyarrow", "RecordBatch", "table", _PYARROW),
+    ("pyarrow", "ChunkedArray", "column", _PYARROW),
+    ("pyarrow", "Array", "column", _PYARROW),
+    ("xarray", "DataArray", "wrapped array", _XARRAY),
+    ("xarray", "Variable", "wrapped array", _XARRAY),
+)
+
+
+def advice(x: Any) -> str | None:
+    """Say what ``x`` has and what to pass instead; None for another object."""
+    for module, name, what, known in _KINDS:
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and isinstance(x, kind):
+            article = "an" if what == "index" else "a"
+            return f"it is {article} {what}{_of(x, name, known)}"
+    return None
+
+
+def _of(x: Any, name: str, known: dict[str, str]) -> str:
+    words = elements.of(x) or ""
+    key = words.partition(" in ")[0]
+    if known is _PYARROW and name in ("Table", "RecordBatch"):
+        key, words = "table", ""
+    elif hasattr(x, "levels"):  # MultiIndex
+        key = words = "tuples"
+    elif words == elements.SEVERAL:
+        key = "several"
+    elif key == elements.NUMBERS:
+        key, words = "missing" if misses(x) else "", "numbers and nulls"
+        if key and name == "Array" and str(x.type) == "bool":
+            key = "booleans and nulls"
+        if not key and str(getattr(x, "type", "")) == "bool":
+            key, words = "booleans", "booleans of one bit each"
+        elif not key:
+            words = ""
+    found = known.get(key, known[""])
+    if name == "DataFrame" and key not in ("several", "missing", ""):
+        found = "its columns, x[name], one by one, for what to pass of each"
+    is_series = name == "Series"
+    text = found.format(
+        cat="cat." if is_series else "",
+        array=_array(x, name) if known is _PYARROW else "array." if is_series else "",
+        int="int32" if "32" in str(getattr(x, "type", "")) else "int64",
+    )
+    return f" of {words}; pass {text}" if words else f"; pass {text}"
+
+
+def _array(x: Any, name: str) -> str:
+    return "x.combine_chunks()" if name == "ChunkedArray" else "x"

@@ -1,0 +1,129 @@
+"""What the errors for columns and tables say to pass, and that it is taken."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from support.optional_libraries import requires
+
+# What makes x, what the error calls its elements, and what the advice gives.
+CASES: list[tuple[str, str, Any]] = [
+    ("pd.Series(['red', 'blue', 'red'])", "strings", [1, 0, 1]),
+    ("pd.Index(['red', 'blue'])", "strings", [1, 0]),
+    ("pd.array(['red', 'blue'], dtype='string')", "strings", [1, 0]),
+    ("pd.Series(['a', None, 'b'], dtype='category')", "categories", [0, -1, 1]),
+    ("pd.Categorical(['b', 'a'])", "categories", [1, 0]),
+    ("pd.CategoricalIndex(['b', 'a'])", "categories", [1, 0]),
+    ("pd.Series(np.array([5], 'M8[s]'))", "timestamps in s", [5]),
+    (
+        "pd.Series(np.array([5], 'M8[us]')).dt.tz_localize('UTC')",
+        "timestamps in µs",
+        [5],
+    ),
+    ("pd.DatetimeIndex(np.array([5], 'M8[ns]'))", "timestamps in ns", [5]),
+    ("pd.Series(np.array([5], 'm8[ms]'))", "durations in ms", [5]),
+    (
+        "pd.Series(pd.period_range('1970-01-02', periods=2, freq='D'))",
+        "periods",
+        [1, 2],
+    ),
+    ("pd.Series(pd.interval_range(0, 2))", "intervals", [0, 1]),
+    ("pd.interval_range(0, 2)", "intervals", [0, 1]),
+    ("pd.Series([1, 2], dtype=object)", "Python objects", [1, 2]),
+    ("pd.Series([1, None], dtype='Int64')", "numbers and nulls", [1, 7]),
+    ("pd.array([True, None], dtype='boolean')", "numbers and nulls", [1, 7]),
+    ("pd.Series([1.5, None], dtype='double[pyarrow]')", "numbers and nulls", [1, 7]),
+    ("pd.Series([1, 2], dtype=pd.ArrowDtype(pa.decimal128(3)))", "decimals", [1, 2]),
+    ("pd.DataFrame({'a': [1, 2], 'b': [0.5, 3]})", "several dtypes", [[1], [2]]),
+    ("pd.MultiIndex.from_tuples([(1, 2), (3, 4)])", "tuples", [[1, 2], [3, 4]]),
+    ("pl.Series(['red', 'blue', 'red'])", "strings", [0, 1, 0]),
+    ("pl.Series(['a', 'b'], dtype=pl.Enum(['b', 'a']))", "categories", [1, 0]),
+    ("pl.Series([3]).cast(pl.Date)", "dates", [3]),
+    ("pl.Series([3]).cast(pl.Datetime('us', 'UTC'))", "timestamps in µs", [3]),
+    ("pl.Series([3]).cast(pl.Duration('ms'))", "durations in ms", [3]),
+    ("pl.Series([3]).cast(pl.Time)", "times of day", [3]),
+    ("pl.Series([1, None])", "numbers and nulls", [1, 7]),
+    ("pl.Series([1.0, None])", "numbers and nulls", [1, 7]),
+    ("pl.Series([None, None])", "nulls alone", [7, 7]),
+    ("pl.Series([[1], [2, 3]])", "lists", [1, 2, 3]),
+    ("pl.Series([{'name': 1}])", "structs", [1]),
+    ("pl.Series(['1.5']).cast(pl.Decimal(5, 2))", "decimals", [1]),
+    ("pl.Series([5], dtype=pl.Int128)", "integers of 128 bits", [5]),
+    ("pl.Series([b'\\x01\\x02'])", "bytes", [1, 2]),
+    ("pl.DataFrame({'a': [1, 2], 'b': [0.5, 3]})", "several dtypes", [[1], [2]]),
+    (
+        "pl.DataFrame({'a': [1, None], 'b': [2, 3]})",
+        "numbers and nulls",
+        [[1, 2], [7, 3]],
+    ),
+    ("pa.array(['red', 'blue', 'red'])", "strings", [0, 1, 0]),
+    ("pa.chunked_array([['red'], ['blue']])", "strings", [0, 1]),
+    ("pa.array(['a', 'b']).dictionary_encode()", "categories", [0, 1]),
+    ("pa.chunked_array([pa.array(['a']).dictionary_encode()])", "categories", [0]),
+    ("pa.array([3], pa.timestamp('us'))", "timestamps in µs", [3]),
+    ("pa.chunked_array([pa.array([3], pa.duration('s'))])", "durations in s", [3]),
+    ("pa.array([3], pa.date32())", "dates", [3]),
+    ("pa.array([86400000], pa.date64())", "dates", [86400000]),
+    ("pa.array([3], pa.time32('s'))", "times of day in s", [3]),
+    ("pa.array([3], pa.time64('ns'))", "times of day in ns", [3]),
+    ("pa.array([1, None])", "numbers and nulls", [1, 7]),
+    ("pa.chunked_array([[1], [None]])", "numbers and nulls", [1, 7]),
+    ("pa.array([True, False])", "booleans of one bit each", [1, 0]),
+    ("pa.array([True, None])", "numbers and nulls", [1, 1]),
+    ("pa.nulls(2)", "nulls alone", [7, 7]),
+    ("pa.array([[1], [2, 3]])", "lists", [1, 2, 3]),
+    ("pa.array([{'name': 1}])", "structs", [1]),
+    ("pa.array([b'\\x01\\x02'])", "bytes", [1, 2]),
+    ("pa.array([1, 2]).cast(pa.decimal128(21))", "decimals", [1, 2]),
+    ("pa.table({'name': [1, 2]})", "a table", [1, 2]),
+    ("pa.record_batch({'name': [1, 2]})", "a table", [1, 2]),
+    ("xr.DataArray(['b', 'a'])", "strings", [1, 0]),
+    ("xr.DataArray(np.array([5], 'M8[ns]'))", "timestamps in ns", [5]),
+    ("xr.DataArray(pd.array([1, None]))", "numbers and nulls", [1, 7]),
+    ("xr.DataArray(pd.Categorical(['b', 'a']))", "categories", [1, 0]),
+    ("xr.DataArray(np.array([1, 2], object))", "Python objects", [1, 2]),
+]
+LIBRARIES = {"pd": "pandas", "pl": "polars", "pa": "pyarrow", "xr": "xarray"}
+
+
+def names(code: str) -> dict[str, Any]:
+    """Return the libraries that the code names, and what the advice leaves open."""
+    found: dict[str, Any] = {"np": np, "numpy": np, "name": "name", "names": ["a"]}
+    for short in re.findall(r"\b(pd|pl|pa|xr)\.", code):
+        found[short] = found[LIBRARIES[short]] = requires(LIBRARIES[short])
+    found["dtype"] = found["pl"].Int64 if "pl" in found else "int64"
+    return found | {"value": 7, "i": 0}
+
+
+@pytest.mark.parametrize(("code", "words", "expected"), CASES)
+def test_the_error_names_the_elements_and_its_advice_is_taken(
+    code: str, words: str, expected: Any
+) -> None:
+    """R61: the first thing that it says to pass gives what it says."""
+    known = names(code)
+    x = known["x"] = eval(code, known)
+    with pytest.raises(BufferError) as refused:
+        dlx.convert(x, np)
+    texts = [str(refused.value), *getattr(refused.value, "__notes__", ())]
+    assert words in texts[-1]
+    assert "format" not in texts[0].replace("the format '_pl", "")
+    advice = re.split(r", |\s(?:with|if|and)\s", texts[-1].split("; pass ")[1])
+    if "dtype" in texts[-1] and "pd" in known and "float" in str(x):
+        known["dtype"] = "float64"
+    text = next(
+        ", ".join(advice[:n])
+        for n in range(1, len(advice) + 1)
+        if ", ".join(advice[:n]).count("(") == ", ".join(advice[:n]).count(")")
+    )
+    if words == "bytes":
+        known["dtype"] = "uint8"
+    if "boolean" in code or "True, None" in code:
+        known["value"] = True
+        expected = [1, 1]
+    made = eval(text, known)
+    found = dlx.from_dlpack(made)
+    assert np.asarray(found).astype("int64").tolist() == expected
