@@ -21,7 +21,7 @@ mod versions;
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
@@ -56,20 +56,30 @@ pub(crate) fn snapshot(
 /// Whether `x` shows its elements by no protocol but `__array__`, which its class has, or a stream of Arrow: its
 /// `__getattr__`, which gives what it holds by that name in pandas, is not asked for the others.
 pub(crate) fn is_column(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    const OTHERS: &str = "__dlpack__ __dlpack_device__ __dlpack_c_exchange_api__ __array_struct__ __array_interface__ \
-        __cuda_array_interface__ __arrow_c_device_array__ __arrow_c_array__";
     let (py, class) = (x.py(), x.get_type_ptr());
     let is_own = |name| is_in_type(class, name) == Some(true);
     if !is_own(intern!(py, "__getattr__")) || !is_own(intern!(py, "__array__")) {
+        return Ok(false);
+    }
+    let others = [
+        intern!(py, "__dlpack__"),
+        intern!(py, "__dlpack_device__"),
+        intern!(py, "__dlpack_c_exchange_api__"),
+        intern!(py, "__array_struct__"),
+        intern!(py, "__array_interface__"),
+        intern!(py, "__cuda_array_interface__"),
+        intern!(py, "__arrow_c_device_array__"),
+        intern!(py, "__arrow_c_array__"),
+    ];
+    if !(others.iter()).all(|name| is_in_type(class, name) == Some(false)) {
         return Ok(false);
     }
     let own = attribute(x, intern!(py, "__dict__"))?;
     let Some(Ok(own)) = own.map(|own| own.cast_into_exact::<PyDict>()) else {
         return Ok(false);
     };
-    for name in OTHERS.split(' ') {
-        let name = PyString::intern(py, name);
-        if is_in_type(class, &name) != Some(false) || own.contains(name)? {
+    for name in others {
+        if own.contains(name)? {
             return Ok(false);
         }
     }
