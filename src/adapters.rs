@@ -26,7 +26,7 @@ use pyo3::types::{PyDict, PyType};
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::call::attribute;
-use crate::cpython::lookup::{is_in_type, is_static};
+use crate::cpython::lookup::{is_in_type, is_static, looks_up_as_usual};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;
@@ -55,7 +55,15 @@ pub(crate) fn snapshot(
 
 /// Whether `x` shows its elements by no protocol but `__array__`, which its class has, or a stream of Arrow: its
 /// `__getattr__`, which gives what it holds by that name in pandas, is not asked for the others.
+#[inline(always)]
 pub(crate) fn is_column(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // A class with a `__getattr__` has another function.
+    Ok(!looks_up_as_usual(x.get_type_ptr()) && shows_a_column(x)?)
+}
+
+/// [`is_column`], of what has a `__getattr__`.
+#[inline(never)]
+fn shows_a_column(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let (py, class) = (x.py(), x.get_type_ptr());
     let is_own = |name| is_in_type(class, name) == Some(true);
     if !is_own(intern!(py, "__getattr__")) || !is_own(intern!(py, "__array__")) {

@@ -163,6 +163,16 @@ impl<'py> Walk<'_, 'py> {
         Ok(self.changed(tree).unwrap_or(tree).clone())
     }
 
+    /// Maps what `leaf` refused: an array of Arrow's may have strings.
+    #[cold]
+    #[inline(never)]
+    fn refused(&self, x: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
+        match self.other {
+            Some(other) if !other.is(self.leaf) && arrow::is_array(x)? => call_with(other, &[x]),
+            _ => Err(error),
+        }
+    }
+
     /// Maps a leaf, or puts a container on the stack.
     fn enter(&mut self, x: &Bound<'py, PyAny>) -> PyResult<()> {
         let (mut odd, mut read) = (None, None);
@@ -177,13 +187,7 @@ impl<'py> Walk<'_, 'py> {
                 Some((leaf, second)) => leaf.call([x, second]),
                 None => call_with(self.leaf, &[x]),
             };
-            let new = match (new, self.other) {
-                // An array of Arrow's may have strings.
-                (Err(_), Some(other)) if !other.is(self.leaf) && arrow::is_array(x)? => {
-                    call_with(other, &[x])
-                }
-                (new, _) => new,
-            }?;
+            let new = new.or_else(|error| self.refused(x, error))?;
             self.converted += 1;
             self.meet(x, Some(new));
             return Ok(());

@@ -120,6 +120,13 @@ pub(crate) fn is_method_of_class(
     Ok(Some(own.get_type().is(found.get_type()) && own.eq(found)?))
 }
 
+/// Whether CPython's own function looks up attributes of instances: the class has neither `__getattr__` nor
+/// `__getattribute__`.
+#[inline(always)]
+pub(crate) fn looks_up_as_usual(class: *mut ffi::PyTypeObject) -> bool {
+    getattro(class) == ffi::PyObject_GenericGetAttr as *const () as usize
+}
+
 /// Whether both types' instances look up attributes with the same function.
 #[cold]
 fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {
