@@ -12,7 +12,8 @@ use crate::adapters::numpy;
 use crate::adapters::torch::Guards;
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, is_mixin};
-use crate::import::cache;
+use crate::import::cache::{self, Way};
+use crate::import::ladder::is_plain;
 use crate::stream::WorkStream;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
@@ -134,18 +135,31 @@ pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
     match cache::table(x) {
         Some((table, guards)) => row_major_of_table(x, table, guards),
-        None => Ok(row_major_of_array(x)),
+        None => row_major_of_other(x),
     }
 }
 
-/// As [`row_major`], of an array of NumPy.
+/// As [`row_major`], of an array of NumPy, or of a type that is not known to have a table. A view has no flags, and only the C
+/// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
 #[inline(never)]
-fn row_major_of_array(x: &Bound<'_, PyAny>) -> Option<RowMajor> {
-    let found = numpy::row_major(x)?;
-    Some(RowMajor::of(&found, None, found.flags == 0))
+fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    if let Some(found) = numpy::row_major(x) {
+        return Ok(Some(RowMajor::of(&found, None, found.flags == 0)));
+    }
+    if is_plain(x) {
+        return Ok(None);
+    }
+    let mut room = None;
+    let Way::Table(table, guards) = cache::way_uncounted(&mut room, x)? else {
+        return Ok(None);
+    };
+    let found = row_major_of_table(x, table, guards.as_ref())?;
+    if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
+        return Ok(None);
+    }
+    Ok(found)
 }
 
-/// A view has no flags, and only the C code of a static type is believed to have no others than its DLPack.
 #[inline(always)]
 fn row_major_of_table(
     x: &Bound<'_, PyAny>,
