@@ -16,6 +16,7 @@ MENDED_BY = (
 NO_NAME = "NumPy has no dtype for it"
 NO_PROMISE = "docs/classes.md: a table for NumPy's arrays exports no read-only ones"
 KERNEL = "docs/launcher.md: a kernel records no gradients"
+COPY = "dlx exports the copy that the column makes, which nobody else has"
 LAZY = "dlx refuses what torch exports with wrong numbers"
 
 BY_BUFFER = "from_dlpack again convert export mixin method mixin-protocol"
@@ -124,6 +125,8 @@ OTHERS = (
         "dtype: uint16",
         "Warp's own: __array_interface__ calls bfloat16 uint16, as NumPy lacks it",
     ),
+    Known("polars", "Boolean chunks frame", "export", "flags: none | immutable", COPY),
+    Known("pyarrow", "two-chunks", "export", "flags: none | immutable", COPY),
     Known("pandas", "values", "table published", "BufferError: the numpy.", NO_PROMISE),
 )
 
