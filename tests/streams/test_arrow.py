@@ -203,7 +203,7 @@ def test_a_stream_of_another_device_is_refused(sim: Simulation, show: Show) -> N
     [
         ({"null_count": 2}, "null_count 2"),
         ({"null_count": -1, "validity": 8}, "null_count -1 .unknown. and a bitmap"),
-        ({"format": b"b"}, "format"),
+        ({"format": b"b"}, "booleans of one bit each"),
     ],
     ids=["nulls", "unknown nulls", "bits"],
 )
