@@ -70,21 +70,27 @@ START = """
         def __del__(self):
             wait()
 
-    class Ended(TypeError):
+    class Ended(AttributeError):
         def __del__(self):
             wait()
 
+    class Missing:
+        # It has no such attribute, but another one.
+        __array_interface__ = array.__array_interface__
+
+        @property
+        def __dlpack__(self):
+            raise Ended
+
     class Answers:
-        # Its answer is no capsule, or an exception.
-        def __init__(self, device=(1, 0), error=None):
-            self.device, self.error = device, error
+        # Its answer is no capsule.
+        def __init__(self, device=(1, 0)):
+            self.device = device
 
         def __dlpack_device__(self):
             return self.device
 
         def __dlpack__(self, **keywords):
-            if keywords and self.error:
-                raise self.error
             return Owner()
 
     class Number:
@@ -154,7 +160,7 @@ WORK = {
     "the end of an owner": "pointed(Owner())",
     "the end of an export": "deleted()",
     "the end of an answer": "dlx.from_dlpack(Answers())",
-    "the end of an exception": "dlx.from_dlpack(Answers(error=Ended))",
+    "the end of an exception": "dlx.from_dlpack(Missing())",
     "an int, in a device": "dlx.from_dlpack(Answers(device=(Number(), 0)))",
     "an int, in an argument": "dlx.from_pointer(0, (Number(),), 'int8')",
     "an index": "dlx.from_dlpack(array)[Number():]",
