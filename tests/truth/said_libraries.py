@@ -80,7 +80,9 @@ def of_arrow(x: Any) -> Said | None:
         # One chunk is one piece of memory; those without elements do not count.
         chunks = [chunk for chunk in x.chunks if len(chunk)]
         empty = pa.array([], x.type)
-        return of_arrow(*chunks or [empty]) if len(chunks) < 2 else None
+        if len(chunks) < 2 and not pa.types.is_boolean(x.type):
+            return of_arrow(*chunks or [empty])
+        return of_pieces(x)
     if not isinstance(x, pa.Array):
         return of_buffer(x)
     if x.null_count or not pa.types.is_primitive(x.type):
@@ -89,6 +91,16 @@ def of_arrow(x: Any) -> Said | None:
         return None
     plain = x.to_numpy(zero_copy_only=False)
     return Said((len(x),), plain.dtype.name, plain.tobytes(), protected=True)
+
+
+def of_pieces(x: Any) -> Said | None:
+    """Read a chunked array of Arrow's that only a copy can show."""
+    types = FOUND["pa"].types
+    kinds = (types.is_integer, types.is_floating, types.is_boolean)
+    if x.null_count or not any(is_one(x.type) for is_one in kinds):
+        return None
+    plain = x.to_numpy()
+    return Said((len(x),), plain.dtype.name, plain.tobytes())
 
 
 def of_pandas(x: Any) -> Said | None:
