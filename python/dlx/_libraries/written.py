@@ -32,10 +32,13 @@ def recorded(tensor: Any) -> str | None:
         if found == "has a tangent":
             return f"{found}, which a write would not change; pass tensor.detach()"
         return found and RECORDED.format(what=found, library="torch")
-    paddle = sys.modules.get("paddle")
     if getattr(tensor, "stop_gradient", True):
         return None
-    if paddle is not None and not paddle.is_grad_enabled():
+    # A module of that name counts only if the tensor is its own.
+    paddle: Any = sys.modules.get("paddle")
+    own = getattr(paddle, "Tensor", None)
+    is_known = any(own is base for base in type(tensor).__mro__)
+    if is_known and paddle.is_grad_enabled() is False:
         return None
     return RECORDED.format(what="records gradients", library="paddle")
 
