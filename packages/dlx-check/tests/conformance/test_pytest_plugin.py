@@ -99,11 +99,19 @@ def test_a_failure_says_what_numpy_does_likewise(pytester: pytest.Pytester) -> N
 def test_a_failure_names_those_of_the_same_cause(pytester: pytest.Pytester) -> None:
     """README.md, pytest: what one change may mend."""
     pytester.makepyfile(copying=MUTANT.format(fault="shape is reversed"))
-    both = ("producer.copy.true", "producer.copy.true.unversioned")
     result = ran(pytester, "-k", "producer.copy.true", check="copying:target")
-    for one, other in (both, both[::-1]):
+    first, second, third = (
+        "producer.copy.true",
+        "producer.copy.true.unversioned",
+        "producer.copy.true.transposed",
+    )
+    for others, one in (
+        (f"{second}, {third}", first),
+        (f"{first}, {third}", second),
+        (f"{first}, {second}", third),
+    ):
         result.stdout.fnmatch_lines(
-            [f"the same cause, as it seems: {other}", f"again: *{one}"]
+            [f"the same cause, as it seems: {others}", f"again: *{one}"]
         )
 
 

@@ -90,7 +90,7 @@ def _owner(module: ModuleType) -> str | None:
     file = Path(getattr(module, "__file__", None) or "")
     names = module.__name__.split(".")
     own = "/".join(file.parts[-len(names) - (file.stem == "__init__") :])
-    editable = []
+    editable = set()  # a folder may stand in sys.path twice
     for each in metadata.distributions():
         record = each.read_text("RECORD") or ""
         listed = f"\n{own}," in f"\n{record}"
@@ -98,8 +98,8 @@ def _owner(module: ModuleType) -> str | None:
             return each.version
         tops = (each.read_text("top_level.txt") or "").split()
         if names[0] in tops and f"\n{names[0]}/" not in f"\n{record}":
-            editable.append(each.version)
-    return editable[0] if len(editable) == 1 else None
+            editable.add(each.version)
+    return editable.pop() if len(editable) == 1 else None
 
 
 def _is_file(one: Path, other: Path) -> bool:
