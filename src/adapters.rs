@@ -126,8 +126,12 @@ fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Opti
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
     let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
     for read in buffer.into_iter().chain(of_numpy) {
-        if let Some(snapshot) = read(x)? {
-            return Ok(Some(snapshot));
+        match read(x) {
+            Ok(None) => {}
+            Err(error) if request.copy == Some(true) => {
+                return numpy::snapshot(&buffer::unpacked(x).ok_or(error)?).map(Some);
+            }
+            found => return found,
         }
     }
     for read in [cuda_array_interface::snapshot, arrow::snapshot, of_column] {

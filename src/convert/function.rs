@@ -2,10 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::adapters::{jax, numpy, torch};
+use crate::adapters::{buffer, jax, numpy, torch};
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
@@ -155,9 +156,23 @@ pub(crate) fn convert<'py>(
     as_asked(x, to, &asked)
 }
 
-/// Converts with these options; the result may still have to be cast.
+/// Converts with these options, or a copy if only that can be a tensor; the result may still have to be cast.
 #[inline(always)]
 pub(crate) fn as_asked<'py>(
+    x: &Bound<'py, PyAny>,
+    to: &Bound<'py, PyAny>,
+    asked: &Options,
+) -> PyResult<Bound<'py, PyAny>> {
+    match once(x, to, asked) {
+        Err(error) if asked.copy.is_none() && error.is_instance_of::<PyBufferError>(x.py()) => {
+            once(&buffer::unpacked(x).ok_or(error)?, to, asked)
+        }
+        found => found,
+    }
+}
+
+#[inline(always)]
+fn once<'py>(
     x: &Bound<'py, PyAny>,
     to: &Bound<'py, PyAny>,
     asked: &Options,

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
-use crate::adapters::{self, jax, numpy, torch};
+use crate::adapters::{self, buffer, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
@@ -160,7 +160,13 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
 #[inline(never)]
 fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     request.wanted(request.device.unwrap_or(device::CPU))?;
-    finish(x.py(), numpy::snapshot(x)?, request)
+    let snapshot = match numpy::snapshot(x) {
+        Err(error) if request.copy == Some(true) => {
+            numpy::snapshot(&buffer::unpacked(x).ok_or(error)?)?
+        }
+        found => found?,
+    };
+    finish(x.py(), snapshot, request)
 }
 
 /// Rung 6: consumes a capsule that the caller passed.

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod foreign;
 mod object;
 
 use std::fmt;
@@ -18,6 +17,9 @@ pub(crate) use object::Device;
 use crate::abi::*;
 use crate::types::dtype::canonical;
 use crate::types::error::Error;
+
+/// What reads the devices of other libraries.
+const DEVICES: &str = "dlx._libraries.devices";
 
 /// A device type's name in Python, and the meaning of its `data` pointer.
 struct DeviceInfo {
@@ -285,18 +287,29 @@ fn names() -> Vec<String> {
     KINDS.iter().map(|kind| kind.name.to_lowercase()).collect()
 }
 
-/// Which names to pass for `spec`, another library's device or a name that DLPack does not use; else nothing.
+/// What to pass in place of `spec`, as the end of a message; empty if it names nothing that dlx knows.
 #[cold]
 fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
     let ask = || {
-        let module = spec.py().import("dlx._libraries.hints")?;
-        let hint = module.call_method1("device", (spec.str()?, names(), index))?;
-        hint.extract::<Option<String>>()
+        let module = spec.py().import(DEVICES)?;
+        let hint = module.call_method1("hint", (spec.str()?, names(), index))?;
+        hint.extract::<String>()
     };
-    match ask() {
-        Ok(Some(names)) => format!("; pass {names}"),
-        _ => String::new(),
-    }
+    ask().unwrap_or_default()
+}
+
+/// The device that an object of another library names; `None` if it is none.
+///
+/// # Errors
+///
+/// `ValueError` for a device that DLPack lacks, and what the object raises.
+#[cold]
+fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+    let module = spec.py().import(DEVICES)?;
+    let pair = module.call_method1("pair", (spec, names()))?;
+    let pair: Option<(i32, i32)> = pair.extract()?;
+    let device = pair.map(|(device_type, device_id)| checked(device_type, device_id));
+    device.transpose()
 }
 
 /// The device of this type and id, or an argument error.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 from .. import _core
 from . import columns
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["device", "tensor"]
+__all__ = ["tensor"]
 
 _TRACED = "stands for an array whose elements are not known while"
 
@@ -112,37 +107,6 @@ def _container(x: object) -> str | None:
     if isinstance(x, (dict, set, frozenset)):
         return "it is a container and no tensor; dlx.convert_tree takes containers"
     return None
-
-
-# The device types of DLPack by other names; ``gpu`` may be either.
-_NAMES = {
-    "gpu": ("cuda", "rocm"),
-    "hip": ("rocm",),
-    "mps": ("metal",),
-    "xpu": ("oneapi",),
-    "sycl": ("oneapi",),
-    "host": ("cpu",),
-}
-
-
-def device(text: str, names: Sequence[str], index: bool) -> str | None:
-    """Return the names for `dlx.Device` that ``text`` may mean, to choose from.
-
-    ``text`` is what another library or the user calls a device, or without ``index`` a
-    device type; ``names`` are those of the device types. None if it contains no name
-    that dlx knows.
-    """
-    words = sorted((*names, *_NAMES), key=len, reverse=True)
-    pattern = rf"(?<![a-z])({'|'.join(words)})(?:device)?(?![a-z])\D{{0,4}}(\d*)"
-    # A path ends with it: "/job:localhost/replica:0/task:0/device:CPU:0".
-    if not (found := re.findall(pattern, text.lower())):
-        return None
-    word, number = found[-1]
-    named = [
-        f"{name}:{int(number or 0)}" if index and name != "cpu" else name
-        for name in _NAMES.get(word, (word,))
-    ]
-    return " or ".join(repr(name) for name in named)
 
 
 PROTOCOLS = (

@@ -7,8 +7,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 
-use super::foreign::foreign;
-use super::{CPU, checked, device_type_member, hint, kind_named, name, names, parse, to_tuple};
+use super::{
+    CPU, checked, device_type_member, foreign, hint, kind_named, name, names, parse, to_tuple,
+};
 use crate::abi::*;
 use crate::types::dtype::equality;
 use crate::types::error::bad_integers;
