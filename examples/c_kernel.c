@@ -10,8 +10,9 @@ static int has_same_shape(const DLTensor *x, const DLTensor *y) {
 }
 
 static PyObject *axpy(PyObject *module, PyObject *args) {
-    static const dlx_want wants[] = {{"x", DLX_ROW_MAJOR, 0, {kDLFloat, 32, 1}, kDLCPU},
-                                     {"y", DLX_ROW_MAJOR, 0, {kDLFloat, 32, 1}, kDLCPU}};
+    static const dlx_want wants[] = {
+        {"x", DLX_ROW_MAJOR | DLX_NO_GRAD, 0, {kDLFloat, 32, 1}, kDLCPU},
+        {"y", DLX_ROW_MAJOR | DLX_NO_GRAD, 0, {kDLFloat, 32, 1}, kDLCPU}};
     PyObject *arrays[2];
     dlx_view views[2];
     const DLTensor *x = &views[0].tensor, *y = &views[1].tensor;

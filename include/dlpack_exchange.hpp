@@ -10,10 +10,15 @@
 
 namespace dlx {
 
-// Thrown while a Python exception is set: what dlx_borrow raises.
+// Thrown while a Python exception is set: what dlx_borrow raises. What binds the caller may define
+// DLX_ERROR, its own class for that, as the headers for nanobind and pybind11 do.
+#ifdef DLX_ERROR
+using error = DLX_ERROR;
+#else
 struct error : std::exception {
     const char *what() const noexcept override { return "a Python exception is set"; }
 };
+#endif
 
 template <class T> struct dtype {
     static_assert(std::is_arithmetic_v<T>, "DLPack has no such elements");

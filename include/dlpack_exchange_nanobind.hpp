@@ -4,13 +4,18 @@
 //     m.def("total", [](dlx::view<const float, 2> &x) { ... });
 //
 // Overloads may differ by dtype, rank and type of device. What is refused for another reason raises
-// what dlx_borrow does: BufferError. The view lasts until the function has returned.
+// what dlx_borrow does: BufferError; so does a view that the function makes of an object. The view
+// lasts until the function has returned.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DLPACK_EXCHANGE_NANOBIND_HPP
 #define DLPACK_EXCHANGE_NANOBIND_HPP
 #include <nanobind/nanobind.h>
 #include <optional>
+#if defined(DLPACK_EXCHANGE_HPP) && !defined(DLX_ERROR)
+#error "include dlpack_exchange_nanobind.hpp before dlpack_exchange.hpp"
+#endif
+#define DLX_ERROR nanobind::python_error
 #include "dlpack_exchange.hpp"
 
 NAMESPACE_BEGIN(NB_NAMESPACE)
@@ -39,7 +44,8 @@ struct type_caster<dlx::view<T, N, Device, Flags>> {
         try {
             view.emplace(x.ptr());
             return true;
-        } catch (const dlx::error &) {
+        } catch (dlx::error &error) {
+            error.restore();
             if (dlx::is_for_another_overload<View>(x.ptr())) return false;
             refusal.emplace();
             return true;

@@ -29,7 +29,8 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
 
 /* Makes an object of like's library: by its table, or by from_dlpack of its namespace or module. A
  * `like` of NULL is dlx_object's class. `managed` is taken over whatever happens: a failure, which
- * returns NULL, has deleted it. Raises what the library raises. */
+ * returns NULL, has deleted it. Raises what the library raises, and BufferError if that has no
+ * from_dlpack, or takes the elements as narrower ones, as JAX does without jax_enable_x64. */
 static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObject *like);
 
 /* Makes an object that does nothing but export: it has a table, and __dlpack__. It takes `managed`
@@ -191,19 +192,21 @@ static inline int dlx_cpu_allocate(DLTensor *prototype, DLManagedTensorVersioned
     dlx__made *made = NULL;
     double bits = (double)t.dtype.bits * t.dtype.lanes;
     int32_t i;
-    int bad = t.device.device_type != kDLCPU || !dlx__is_dtype(t.dtype) || t.ndim < 0 ||
-              (t.ndim > 0 && t.shape == NULL);
-    for (i = 0; !bad && i < t.ndim; i++) {
-        bad = t.shape[i] < 0;
+    int bad, is_odd = t.device.device_type != kDLCPU || !dlx__is_dtype(t.dtype) || t.ndim < 0 ||
+                      (t.ndim > 0 && t.shape == NULL);
+    for (i = 0; !is_odd && i < t.ndim; i++) {
+        is_odd = t.shape[i] < 0;
         bits *= (double)t.shape[i];
     }
-    bad = bad || !(bits < 4e18);
+    bad = is_odd || !(bits < 4e18);
     t.data = NULL;
     t.strides = NULL;
     t.byte_offset = 0;
     if (!bad) made = dlx__make(&t, 0, (size_t)((bits + 7) / 8), 0);
     if (made != NULL) *out = &made->as.versioned;
-    else if (set_error != NULL) /* exactly if it fails (R137) */
+    else if (set_error != NULL && is_odd) /* exactly if it fails (R137) */
+        set_error(context, "BufferError", "no host memory has this device, dtype or shape");
+    else if (set_error != NULL)
         set_error(context, bad ? "BufferError" : "MemoryError",
                   "it does not fit into host memory");
     return made != NULL ? 0 : -1;
@@ -527,8 +530,29 @@ static inline PyObject *dlx__find_from(PyObject *like) {
         Py_XDECREF(top);
     }
     from = space != NULL ? PyObject_GetAttrString(space, "from_dlpack") : NULL;
+    if (from == NULL && space != NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        DLX__REFUSE(NULL, "%R has no from_dlpack, so no result can be of its library", space);
+    }
     Py_XDECREF(space);
     return from;
+}
+
+/* Refuses a result that has lost bits of the elements; where it does not tell, it is believed. */
+static inline PyObject *dlx__whole(PyObject *result, DLDataType t) {
+    PyObject *dtype = PyObject_GetAttrString(result, "dtype");
+    PyObject *size = dtype != NULL ? PyObject_GetAttrString(dtype, "itemsize") : NULL;
+    long bytes = size != NULL && PyLong_Check(size) ? PyLong_AsLong(size) : -1;
+    char name[40];
+    Py_XDECREF(size);
+    PyErr_Clear();
+    if (bytes >= 0 && bytes < t.bits * t.lanes / 8) {
+        DLX__REFUSE(NULL, "the result is %s, and %R took it as %R", dlx__dtype_name(name, t),
+                    (PyObject *)Py_TYPE(result), dtype);
+        Py_CLEAR(result);
+    }
+    Py_XDECREF(dtype);
+    return result;
 }
 
 /* The same, remembered for each type: NumPy's __array_namespace__ imports modules at each call. */
@@ -552,6 +576,7 @@ static inline PyObject *dlx__from(PyObject *like) {
 }
 
 static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObject *like) {
+    const DLDataType dtype = managed->dl_tensor.dtype;
     PyObject *holder, *from, *result = NULL;
     dlx__type room;
     const dlx__type *type = like != NULL ? dlx__lookup(Py_TYPE(like), &room) : NULL;
@@ -568,14 +593,16 @@ static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObj
         result = PyObject_CallFunctionObjArgs(from, holder, NULL);
     Py_XDECREF(from);
     Py_DECREF(holder);
-    return result;
+    return result != NULL && dtype.bits > 32 ? dlx__whole(result, dtype) : result;
 }
 
 static inline void dlx__set_error(void *context, const char *kind, const char *message) {
     PyGILState_STATE state = PyGILState_Ensure();
-    int is_memory = strcmp(kind, "MemoryError") == 0;
+    int is_memory = strcmp(kind, "MemoryError") == 0, is_buffer = strcmp(kind, "BufferError") == 0;
     (void)context;
-    PyErr_Format(is_memory ? PyExc_MemoryError : PyExc_BufferError, "%s: %s", kind, message);
+    if (is_memory || is_buffer)
+        PyErr_SetString(is_memory ? PyExc_MemoryError : PyExc_BufferError, message);
+    else PyErr_Format(PyExc_BufferError, "%s: %s", kind, message);
     PyGILState_Release(state);
 }
 

@@ -4,13 +4,18 @@
 //     m.def("total", [](dlx::view<const float, 2> &x) { ... });
 //
 // Overloads may differ by dtype, rank and type of device. What is refused for another reason raises
-// what dlx_borrow does: BufferError. The view lasts until the function has returned.
+// what dlx_borrow does: BufferError; so does a view that the function makes of an object. The view
+// lasts until the function has returned.
 //
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DLPACK_EXCHANGE_PYBIND11_HPP
 #define DLPACK_EXCHANGE_PYBIND11_HPP
 #include <pybind11/pybind11.h>
 #include <optional>
+#if defined(DLPACK_EXCHANGE_HPP) && !defined(DLX_ERROR)
+#error "include dlpack_exchange_pybind11.hpp before dlpack_exchange.hpp"
+#endif
+#define DLX_ERROR pybind11::error_already_set
 #include "dlpack_exchange.hpp"
 
 namespace pybind11 {
@@ -37,7 +42,8 @@ struct type_caster<dlx::view<T, N, Device, Flags>> {
         try {
             view.emplace(x.ptr());
             return true;
-        } catch (const dlx::error &) {
+        } catch (dlx::error &error) {
+            error.restore();
             if (dlx::is_for_another_overload<View>(x.ptr())) return false;
             throw error_already_set();
         }

@@ -29,6 +29,9 @@ MODULE(casts, module) {
     module.def("where", [](dlx::view<const float, 1, kDLCPU> &) { return "cpu"; });
     module.def("where", [](dlx::view<const float, 2, 0> &) { return "anywhere"; });
     module.def("rows", [](dlx::view<const bool, -1, kDLCPU, DLX_ROW_MAJOR> &x) { return x.ndim(); });
+    module.def("size", [](const binding::object &x) {
+        return dlx::view<const float, 1>(x.ptr(), "x").shape(0);
+    });
     module.def("take", [](dlx::view<const float> &, dlx::view<const float> &,
                           dlx::view<const float> &) {});
 }

@@ -94,6 +94,15 @@ def test_what_was_taken_is_deleted_once(module: Any) -> None:
         assert producer.deleted == len(producer.exports) > 0
 
 
+def test_a_view_that_a_function_makes_raises_the_same(module: Any) -> None:
+    """What the binding cannot know as an argument, such as where a result goes."""
+    assert module.size(np.ones(3, "f4")) == 3
+    with pytest.raises(TypeError, match=r"^x: dtype is float64, expected is float32$"):
+        module.size(np.ones(3))
+    with pytest.raises(TypeError, match=r"^x: it is of <class 'list'>, expected is a"):
+        module.size([1.0])
+
+
 def test_signatures_are_python(module: Any) -> None:
     """So a stub can be made of them."""
     text = f"{module.fill.__doc__}"

@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = 
         {"strides": (8, 2)},
         {"flags": ROW_MAJOR},
         BufferError,
-        "it is not row-major: the last of 2 dimensions has 3 elements at a stride of 2",
+        "it is not row-major: dimension 1 has a stride of 2 elements, expected are 1",
     ),
     "aligned": (
         {"byte_offset": 2},
@@ -226,3 +226,15 @@ def test_numpy_is_read_as_it_exports_itself(image: Any) -> None:
         seen = (x.ctypes.data, (2, 3), (3, 1), dtype, (1, 0), 0, 1, 0)
         assert image.look(x, 16) == seen
     assert image.look(frozen)[1:7] == ((2, 3, 4), (12, -4, 1), (2, 64, 1), (1, 0), 1, 0)
+
+
+def test_a_class_with_masks_is_refused(image: Any) -> None:
+    """Memory does not show them; a method of the name is no mask."""
+    with pytest.raises(BufferError, match=r"masks a kernel does not see; pass x\.fil"):
+        image.look(np.ma.masked_array([1.0, 2.0], [True, False]))
+
+    class Own(np.ndarray):
+        def mask(self) -> None:
+            """Select elements."""
+
+    assert image.look(np.ones(3).view(Own))[1] == (3,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,25 @@ def test_a_result_is_torchs(image: Any, torch: Any) -> None:
     back = image.import_like(np.ones(3), x)
     assert type(back) is torch.Tensor
     assert back.tolist() == [1, 1, 1]
+
+
+def test_a_backward_that_saved_what_is_written_raises(image: Any, torch: Any) -> None:
+    """It would read the new numbers; torch counts writes, also under no_grad."""
+    weight, x = torch.ones(3, requires_grad=True), torch.full((3,), 5.0)
+    product = (weight * x).sum()
+    image.look(x)
+    assert x._version == 0
+    with torch.no_grad():
+        image.look(x, WRITE | AS_EXPORTED)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
+def test_a_write_is_refused_where_torch_cannot_be_told(
+    image: Any, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that is not there is no permission."""
+    monkeypatch.delitem(sys.modules, "torch.autograd.graph")
+    assert image.look(torch.ones(3))[1] == (3,)
+    with pytest.raises(BufferError, match="torch cannot be asked"):
+        image.look(torch.ones(3), WRITE)
