@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from types import MethodType
 
 from .. import _core
 from .checks import Checks, dims_of
+from .signature import signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,61 +156,6 @@ for _each in (
     setattr(_Launched, _each, vars(_Attributes)[_each])
 
 
-def _signature(function: Any) -> list[Parameter] | None:
-    """Return the parameters; None of a function of C that does not say them."""
-    if _of_ctypes(function) is not None:
-        return None  # From Python 3.13 on, all of them have the same.
-    try:
-        return [*inspect.signature(function).parameters.values()]
-    except (TypeError, ValueError):
-        return _written(function)
-
-
-def _written(function: Any) -> list[Parameter] | None:
-    """Return the parameters that nanobind and pybind11 write of one function.
-
-    None of overloads, and of a signature that is not Python.
-    """
-    texts = []
-    if type(function).__name__ in ("nb_func", "nb_method"):  # not one that is bound
-        texts = [each[0] for each in function.__nb_signature__]
-    elif inspect.isbuiltin(function):
-        owner = type(function.__self__).__name__
-        if owner == "PyCapsule" or owner.startswith("pybind11_detail"):
-            texts = [f"def {str(function.__doc__).partition(chr(10))[0]}"]
-    if len(texts) != 1:
-        return None
-    try:
-        [made] = ast.parse(f"{texts[0]}: ...").body
-    except SyntaxError:
-        return None
-    if not isinstance(made, ast.FunctionDef) or made.args.vararg or made.args.kwarg:
-        return None
-    of, named = made.args, Parameter.POSITIONAL_OR_KEYWORD
-    positional = len(of.posonlyargs) + len(of.args)
-    defaults = [None] * (positional - len(of.defaults)) + of.defaults
-    kinds = (
-        (Parameter.POSITIONAL_ONLY, of.posonlyargs, defaults),
-        (named, of.args, defaults[len(of.posonlyargs) :]),
-        (Parameter.KEYWORD_ONLY, of.kwonlyargs, of.kw_defaults),
-    )
-    return [
-        Parameter(each.arg, kind, default=_value(default))
-        for kind, each_of, values in kinds
-        for each, default in zip(each_of, values, strict=False)
-    ]
-
-
-def _value(default: ast.expr | None) -> Any:
-    """Return a default, or None where it is no literal."""
-    if default is None:
-        return Parameter.empty
-    try:
-        return ast.literal_eval(default)
-    except ValueError:
-        return None
-
-
 class _Parameters:
     """The parameters of a function, numbered for `launched_type`.
 
@@ -220,7 +165,8 @@ class _Parameters:
     def __init__(self, function: Any) -> None:
         self.function = function
         self.expected, self.most = "the name of one, or its position", _MOST
-        found = _signature(function)
+        # From Python 3.13 on, all functions of ctypes have the same.
+        found = signature(function) if _of_ctypes(function) is None else None
         # Whether a call has to pass all that are named by position.
         self.is_unsaid = found is None
         if found is None:
