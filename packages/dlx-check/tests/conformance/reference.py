@@ -200,6 +200,9 @@ class Array:
                 copies = False
         if copy is False and wrong("copies for copy=False"):
             copies = True
+        for kind, is_it in _KINDS.items():
+            if wrong(f"copies {kind} for copy=False") and is_it(self, self.data):
+                copies = copies or copy is False
         if copy is None and wrong("copies for copy=None"):
             copies = True
         return self.capsule(versioned, copies, copy is True)
@@ -638,6 +641,10 @@ def _adopt(managed: Any, versioned: bool, copy: Any, capsule: bool = False) -> A
         return Array(data.copy(), dtype=dtype, owner=owner)
     if copy is False and not _off(first) and wrong("copies for copy=False on import"):
         return Array(data.copy(), dtype=dtype, owner=owner)
+    for kind, is_it in _LAYOUTS.items():
+        copies = copy is False and is_it(shape, strides, first)
+        if copies and wrong(f"copies {kind} for copy=False on import"):
+            return Array(data.copy(), dtype=dtype, owner=owner)
     made = Array(data, dtype=dtype, owner=owner, readonly=readonly)
     if wrong("exports without READ_ONLY") and readonly:
         made.export = lambda versioned, *rest: Array.export(  # type: ignore[method-assign]

@@ -272,6 +272,7 @@ class Import:
             memory.change()
         if self.tensor.flags & structs.READ_ONLY:
             notes["exported"] = exported_flags(lab, made)
+            notes["has read-only"] = "read-only" in lab.target.tensors
         if lab.target.write is not None and shown.shape and 0 not in shown.shape:
             before = memory.values()
             lab.step("writes to what it imported")

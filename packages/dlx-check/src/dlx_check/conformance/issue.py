@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlx_check.conformance.reports.text import file_name, plain
-from dlx_check.conformance.results import Header, Report, Result
+from dlx_check.conformance.results import Header, Report, Result, causes
 
 __all__ = ["write"]
 
@@ -18,7 +18,8 @@ def write(report: Report, folder: Path) -> int:
     """
     found = [
         result
-        for result in report.results
+        for cause in causes(report.results)
+        for result in cause.results
         if result.failed and result.reproduction and result.confirmed == "reproduced"
     ]
     if not found:
@@ -44,7 +45,7 @@ def _issue(header: Header, found: list[Result]) -> Iterator[str]:
     for result in found:
         derived = ", as we read it" if result.derived else ""
         yield ""
-        yield f"## {result.text}"
+        yield f"## `{result.check}` {result.text}"
         yield ""
         yield f"{result.level.upper()}{derived} ({result.source}): {result.statement}"
         yield ""

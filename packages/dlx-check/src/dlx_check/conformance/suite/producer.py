@@ -381,7 +381,19 @@ _COPY = (
         MUST,
         Export((*VERSION, *NEVER)),
         either(refused(BufferError), all_of(EITHER, shares)),
-        "metadata",
+        "copied after copy=False",
+    ),
+    *(
+        of_array_api(
+            f"producer.copy.false.{kind}",
+            "R48",
+            MUST,
+            Export((*VERSION, *NEVER), kind=kind),
+            either(refused(BufferError), all_of(EITHER, shares)),
+            "copied after copy=False",
+            needs=f"producer.kind.{kind}",
+        )
+        for kind in ("strided", "transposed", "negative")
     ),
     of_array_api(
         "producer.copy.none",
@@ -661,7 +673,7 @@ _KINDS = (
         "R39",
         MUST,
         Export(VERSION, kind="read-only"),
-        _has(READ_ONLY, "READ_ONLY is set", "READ_ONLY is not set"),
+        all_of(_has(READ_ONLY, "READ_ONLY is set", "READ_ONLY is not set"), readable),
         "written though protected",
     ),
     of_array_api(

@@ -26,6 +26,7 @@ EFFECTS = (
     "wrong numbers",
     "memory freed",
     "shared after copy=True",
+    "copied after copy=False",
     "written though protected",
     "crash",
     "leak",

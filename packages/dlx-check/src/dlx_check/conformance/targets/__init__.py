@@ -332,7 +332,8 @@ def load(name: str) -> Target:
         try:
             made = getattr(importlib.import_module(module), factory)()
         except Exception as error:
-            field = re.search(r"Target\..* keyword argument '(\w+)'", str(error))
+            # From Python 3.13 on, its message goes on.
+            field = re.search(r"Target\..* keyword argument '(\w+)'$", str(error))
             names = [each.name for each in fields(Target)]
             near = meant(field[1], names) if field else ""
             raise CannotCheck(f"{name}: {described(error)}{near}") from error
