@@ -8,7 +8,6 @@ pub(crate) mod file;
 pub(crate) mod link;
 pub(crate) mod mapping;
 mod message;
-mod pages;
 mod segment;
 
 use std::io;

@@ -39,8 +39,7 @@ impl OpenFile {
 impl OpenFile {
     /// Make a segment: a file in memory with a name for the kernel's lists, of mode 0600, that nobody can shrink or grow.
     ///
-    /// It holds ``data``, or zeros. Where the kernel gives huge pages, ``data`` is written to those. A signal handler that
-    /// raises ends it.
+    /// It holds ``data``, or zeros. A signal handler that raises ends it.
     #[staticmethod]
     #[pyo3(signature = (name, size, data=None))]
     fn segment(

@@ -1,8 +1,10 @@
 //! Files in the memory of this process: mapped, found by address, and unmapped.
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
-use std::os::fd::AsFd;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -11,7 +13,6 @@ use pyo3::prelude::*;
 use crate::cpython::fork::Lock;
 use crate::shared::file::OpenFile;
 use crate::shared::os_error;
-use crate::shared::pages::Pages;
 
 /// Where the shared mappings of this process begin, and how many bytes each has.
 static SHARED: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
@@ -21,9 +22,15 @@ static SHARED: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
 /// It has the buffer protocol, read-only if the mapping is.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct MappedFile {
-    pages: Pages,
+    start: NonNull<c_void>,
+    size: usize,
     is_writable: bool,
 }
+
+// SAFETY: addresses belong to no thread, and nothing here reads or writes behind them.
+unsafe impl Send for MappedFile {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for MappedFile {}
 
 #[pymethods]
 impl MappedFile {
@@ -42,26 +49,35 @@ impl MappedFile {
                 "flags are MAP_SHARED or MAP_PRIVATE",
             ));
         }
-        let map = |file: &_| Pages::map(size, protection, flags, Some(AsFd::as_fd(file)), offset);
-        let made: Result<Pages, _> = file.with(map)?;
-        let pages = made.map_err(|error| os_error(py, &error))?;
+        let map = |file: &OwnedFd| {
+            let file = file.as_raw_fd();
+            // SAFETY: without an address and `MAP_FIXED`, it touches no other mapping.
+            let start = unsafe { libc::mmap(null_mut(), size, protection, flags, file, offset) };
+            let found = NonNull::new(start).filter(|start| start.as_ptr() != libc::MAP_FAILED);
+            found.ok_or_else(io::Error::last_os_error)
+        };
+        let start = file.with(map)?.map_err(|error| os_error(py, &error))?;
+        let made = Self {
+            start,
+            size,
+            is_writable: protection & libc::PROT_WRITE != 0,
+        };
         if flags == libc::MAP_SHARED {
-            SHARED.lock().insert(pages.start().addr().get(), size);
+            SHARED.lock().insert(start.addr().get(), size);
         }
-        let is_writable = protection & libc::PROT_WRITE != 0;
-        Ok(Self { pages, is_writable })
+        Ok(made)
     }
 
     /// The first address.
     #[getter]
     fn address(&self) -> usize {
-        self.pages.start().addr().get()
+        self.start.addr().get()
     }
 
     /// How many bytes are mapped.
     #[getter]
     fn size(&self) -> usize {
-        self.pages.size()
+        self.size
     }
 
     /// Whether one can write to it.
@@ -78,12 +94,12 @@ impl MappedFile {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let (start, size) = (slf.get().pages.start().as_ptr(), slf.get().pages.size());
+        let (start, size) = (slf.get().start.as_ptr(), slf.get().size);
         let readonly = c_int::from(!slf.get().is_writable);
         let object = slf.as_ptr();
         // SAFETY: CPython passes a struct to fill. An error leaves it empty, as the buffer protocol requires.
         unsafe { view.write(ffi::Py_buffer::new()) };
-        // SAFETY: as above. The view holds the object, which holds the pages (S30).
+        // SAFETY: as above. The view holds the object, which has the pages (S30).
         match unsafe { ffi::PyBuffer_FillInfo(view, object, start, size as isize, readonly, flags) }
         {
             0 => Ok(()),
@@ -96,7 +112,9 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         // Before the kernel can give the address to another mapping. A private mapping is not among them, nor has any
         // other its address.
-        SHARED.lock().remove(&self.pages.start().addr().get());
+        SHARED.lock().remove(&self.start.addr().get());
+        // SAFETY: mapped by `new`, unmapped once, and who has an address of it holds the owner (S30).
+        unsafe { libc::munmap(self.start.as_ptr(), self.size) };
     }
 }
 
