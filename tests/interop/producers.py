@@ -228,7 +228,7 @@ PRODUCERS = [
         " ".join(FLAT),
         flat=True,
         readonly="all",
-        refused={"bool": "ArrowTypeError"},
+        refused={"bool": "BufferError"},
     ),
     Producer(
         "nanoarrow",

@@ -66,7 +66,6 @@ def take(x):
 {make}
 """
 DEVICES = [
-    ("paddle", "paddle.ones([2]).place"),
     ("mlx.core", "mlx.core.cpu"),
     ("mlx.core", "mlx.core.Device(mlx.core.cpu, 0)"),
     ("warp", "warp.get_device('cpu')"),
@@ -91,6 +90,12 @@ def run(library: str, code: str) -> None:
         text=True,
     )
     assert ran.returncode == 0, f"{ran.returncode}: {ran.stderr[-2000:]}"
+
+
+def test_a_place_of_paddle_is_a_device() -> None:
+    """R56: it has `__dlpack_device__`, and is no tensor."""
+    code = "import dlx, paddle; assert dlx.Device(paddle.ones([2]).place) == 'cpu'"
+    run("paddle", code)
 
 
 @pytest.mark.parametrize(("library", "make", "expected"), CASES)
