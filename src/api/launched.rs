@@ -55,12 +55,17 @@ struct Parameters {
     stream: Option<usize>,
     /// Whether tensors of each are written to.
     written: Vec<bool>,
+    /// Whether those of each may be missing: None is its default.
+    optional: Vec<bool>,
 }
 
 impl Parameters {
     /// Whether those that a call looks up are all there.
     fn are_there(&self, py: Python<'_>) -> bool {
         let count = self.written.len();
+        if self.optional.len() != count {
+            return false;
+        }
         let is_there =
             |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
         self.by_position.saturating_add(2) <= count
@@ -98,6 +103,16 @@ impl Launched {
             Some(number) => number.extract(),
             None => Ok(self.parameters.written.len() - 1),
         }
+    }
+
+    /// Whether an argument is None in place of a tensor to write to: a kernel would write there.
+    #[inline(always)]
+    fn is_missing(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<bool> {
+        if !arguments.values[index].is_none() {
+            return Ok(false);
+        }
+        let parameter = self.parameter(arguments, index)?;
+        Ok(self.parameters.written[parameter] && !self.parameters.optional[parameter])
     }
 
     /// Whether an argument is a receiver, which comes by position.

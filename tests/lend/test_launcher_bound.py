@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import dlx
@@ -57,3 +58,24 @@ def test_a_position_beyond_a_call_of_a_function_without_signature_is_refused() -
         launched(x)
     with pytest.raises(TypeError, match="has 1 arguments by position"):
         launched(x, y=x)
+
+
+def test_none_is_no_memory_to_write_to() -> None:
+    """docs/launcher.md, `out`: C would write to address 0."""
+    library = ctypes.CDLL(None)
+    library.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+    fill: Any = dlx.launcher(library.memset, out=0)
+    x = np.zeros(2, "u1")
+    fill(x, 1, 2)
+    assert x.tolist() == [1, 1]
+    with pytest.raises(TypeError, match="it is None, and is written to") as caught:
+        fill(None, 1, 2)
+    assert caught.value.__notes__ == ["argument 0 of memset"]
+
+    def named(x: Any, out: Any = None) -> Any:
+        return out
+
+    assert dlx.launcher(named, out="out")(x, None) is None
+    assert dlx.launcher(named, out="out")(x) is None
+    with pytest.raises(TypeError, match="it is None, and is written to"):
+        dlx.launcher(named, out="x")(None)

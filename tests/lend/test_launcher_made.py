@@ -284,11 +284,19 @@ def test_it_calls_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by_position", "numbers", "written"),
-    [(0, {}, []), (1, {}, [False] * 2), (0, {"x": 2}, [False] * 2)],
+    ("by_position", "numbers", "written", "optional"),
+    [
+        (0, {}, [], []),
+        (1, {}, [False] * 2, [False] * 2),
+        (0, {"x": 2}, [False] * 2, [False] * 2),
+        (0, {}, [False] * 2, [False]),
+    ],
 )
 def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
-    by_position: int, numbers: dict[str, int], written: list[bool]
+    by_position: int,
+    numbers: dict[str, int],
+    written: list[bool],
+    optional: list[bool],
 ) -> None:
     """docs/safety.md S1: no call panics."""
     kind: Any = type(launch)
@@ -296,6 +304,7 @@ def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
         by_position=by_position,
         numbers=numbers,
         written=written,
+        optional=optional,
         receivers=0,
         stream=None,
     )

@@ -222,6 +222,11 @@ class _Parameters:
         """Whether tensors of each are written to."""
         return [self.of(name, self.out) is not None for name in self.names]
 
+    @property
+    def optional(self) -> list[bool]:
+        """Whether None is the default of each."""
+        return [self.defaults.get(str(name), name) is None for name in self.names]
+
     def write(self, out: Iterable[Any]) -> None:
         """Note the parameters whose tensors are written to."""
         self.out = {self.at(name, "out"): True for name in out}

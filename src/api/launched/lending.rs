@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -67,6 +67,10 @@ impl Launched {
         for index in 0..call.arguments.values.len() {
             let x = call.arguments.values[index];
             let is_passed_on = at == Some(index) || self.is_receiver(&call.arguments, index);
+            if !is_passed_on && self.is_missing(&call.arguments, index)? {
+                let error = PyTypeError::new_err("it is None, and is written to; pass a tensor");
+                return Err(self.noted(py, &call.arguments, index, error));
+            }
             if is_passed_on || is_plain(&x) || !is_lent(&x)? {
                 call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {

@@ -65,6 +65,9 @@ impl Launched {
         }
         let is_plain = is_plain(&x);
         if is_plain {
+            if self.is_missing(arguments, index)? {
+                return Ok(false);
+            }
             taken.values.push(x.to_owned());
         }
         Ok(is_plain || self.has_addresses && self.take_held(arguments, index, taken)?)
