@@ -119,14 +119,19 @@ def _reduce_ex(self: Any, protocol: int) -> Any:
 def _beside(x: Any) -> dict[str, Any]:
     """Return the attributes of an instance but that which ``exchange=`` names."""
     name = getattr(type(x).__dlx_export__, "__dlx_attribute__", None)
-    if name is None:  # Its memory may be in any of them.
-        return {}
-    exported = getattr(x, name)
-    return {
+    exported = x.__dlx_export__() if name is None else getattr(x, name)
+    found = {
         key: value
         for key, value in _state(x).items()
         if key != name and value is not exported
     }
+    if name is None and found:  # Its memory may be in any of them.
+        raise TypeError(
+            f"{type(x).__qualname__} has {next(iter(found))!r} beside what it exports, "
+            "which a pickle of the tensor leaves out; define __reduce_ex__, or name the "
+            "attribute by exchange="
+        )
+    return found
 
 
 def _state(x: object) -> dict[str, Any]:
@@ -169,7 +174,8 @@ def _check_pickle(cls: type) -> None:
         if name in vars(cls):
             raise TypeError(
                 f"{cls.__qualname__} defines {name}, which pickle=True ignores; define "
-                "__reduce_ex__ in a subclass, or leave pickle=True out"
+                "__reduce_ex__ in a subclass, or leave pickle=True out (or what defined "
+                "it: attrs does, unless getstate_setstate=False)"
             )
 
 
@@ -188,8 +194,8 @@ class ExchangeMixin:
     With ``pickle=True``, a pickle of an instance holds the tensor without a copy, as
     for `dlx.Tensor`, and with ``exchange`` the other attributes. ``__dlx_import__``
     makes the instance at the other end, which then gets these. A class with
-    ``__dlx_export__`` and more state defines ``__reduce_ex__``. Copies have all
-    attributes in either case.
+    ``__dlx_export__`` and more attributes is a ``TypeError``, unless it defines
+    ``__reduce_ex__``. Copies have all attributes in either case.
 
     The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
     ``Generic``, and extension types as further bases. The table of the class lives as

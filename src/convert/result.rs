@@ -96,8 +96,8 @@ impl Given {
                 let (name, given, found) =
                     (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
-                    "{name} would import {given} as {found}; cast it to {found} first, or pass dtype='{found}' to \
-                     dlx.convert{hint}"
+                    "{name} would import {given} as {found}; cast it to {found} first, or pass \
+                     dtype={{'{given}': '{found}'}}{hint}"
                 )))
             }
             _ => Ok(()),

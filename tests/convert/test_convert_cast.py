@@ -85,9 +85,13 @@ def test_an_importer_that_casts_is_taken_at_its_word() -> None:
     """JAX imports float64 as float32, which is refused unless one asks for that."""
     jax = requires("jax")
     x = np.arange(3.0)
-    with pytest.raises(BufferError, match="pass dtype='float32'"):
+    narrower = {"float64": "float32"}
+    with pytest.raises(BufferError, match=rf"or pass dtype={narrower}"):
         dlx.convert(x, jax)
-    assert dlx.convert(x, jax, dtype="float32").tolist() == [0, 1, 2]
+    assert dlx.convert(x, jax, dtype=narrower).tolist() == [0, 1, 2]
+    batch = {"x": x, "ids": np.arange(3, dtype="i4")}
+    taken = dlx.convert_tree(batch, jax, dtype=narrower)
+    assert [str(each.dtype) for each in taken.values()] == ["float32", "int32"]
 
 
 @pytest.mark.parametrize("to", [dlx.Tensor, tvm_ffi.Tensor, "pyarrow"])
@@ -371,3 +375,11 @@ def test_a_library_that_cannot_name_its_dtype_is_asked_by_an_import() -> None:
     assert dlx.convert(x, tvm_ffi.Tensor, dtype="complex64").shape == (2,)
     with pytest.raises(BufferError, match="drop the imaginary parts"):
         dlx.convert(x, tvm_ffi.Tensor, dtype="float32")
+
+
+def test_a_name_that_is_right_is_not_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`help(dlx.convert)`, ``to``: the library is not installed."""
+    monkeypatch.setitem(sys.modules, "warp", None)
+    with pytest.raises(ModuleNotFoundError) as raised:
+        dlx.convert(np.ones(2), "warp")
+    assert not hasattr(raised.value, "__notes__")

@@ -162,3 +162,21 @@ def test_a_subclass_defines_how_it_is_pickled() -> None:
         types.new_class(
             "Other", (Base,), {}, lambda body: body.update(__getstate__=object)
         )
+
+
+def test_attributes_beside_an_export_are_not_left_out() -> None:
+    """dlx-share/README.md, Pickling: which one has the memory is not known."""
+
+    class Exporting(dlx.ExchangeMixin, pickle=True):
+        def __init__(self, data: Any, unit: str = "") -> None:
+            self.data = data
+            if unit:
+                self.unit = unit
+
+        def __dlx_export__(self) -> Any:
+            return self.data
+
+    assert Exporting(ARRAY).__reduce_ex__(4)
+    with pytest.raises(TypeError, match="has 'unit' beside what it exports"):
+        pickle.dumps(Exporting(ARRAY, "km"))
+    assert copy.copy(Exporting(ARRAY, "km")).unit == "km"

@@ -38,7 +38,7 @@ def named(name: str) -> Any:
         found = getattr(named(module), attribute, None) if module else None
         if isinstance(found, type):
             return found
-        if meant := module or _meant(name):
+        if (meant := module or _meant(name)) and meant != name:
             error.add_note(f"did you mean {meant!r}?")
         raise
 

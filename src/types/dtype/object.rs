@@ -19,9 +19,10 @@ use crate::types::error::{bad_integers, caused};
 ///
 /// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple ``(code, bits, lanes)``,
 /// an object with ``__dlpack_data_type__``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle, TensorFlow or
-/// array-api-strict; where NumPy is installed also what it takes for one of these (``float``, ``"f4"``). Equal to these objects and to its name, and hashes as that. Codes above 17, of a later DLPack, have
-/// names such as ``"bcomplex32"`` and ``"code40_16"``: dlx hands their elements on and reads none. Source: ``DLDataType``
-/// in dlpack.h 1.3.
+/// array-api-strict; where NumPy is installed also what it takes for one of these (``float``, ``"f4"``). Equal to these
+/// objects and to its name. It hashes as the name, so a dict finds it by the name and not by those objects. Codes above
+/// 17, of a later DLPack, have names such as ``"bcomplex32"`` and ``"code40_16"``: dlx hands their elements on and reads
+/// none. Source: ``DLDataType`` in dlpack.h 1.3.
 ///
 ///     >>> dtype = dlx.DType("bfloat16")
 ///     >>> dtype.bits, dtype == "bfloat16"
