@@ -128,8 +128,8 @@ def _beside(x: Any) -> dict[str, Any]:
     if name is None and found:  # Its memory may be in any of them.
         raise TypeError(
             f"{type(x).__qualname__} has {next(iter(found))!r} beside what it exports, "
-            "which a pickle of the tensor leaves out; define __reduce_ex__, or name the "
-            "attribute by exchange="
+            "which a pickle of the tensor leaves out; define __reduce_ex__, or name "
+            "what is exported by exchange="
         )
     return found
 
@@ -174,8 +174,8 @@ def _check_pickle(cls: type) -> None:
         if name in vars(cls):
             raise TypeError(
                 f"{cls.__qualname__} defines {name}, which pickle=True ignores; define "
-                "__reduce_ex__ in a subclass, or leave pickle=True out (or what defined "
-                "it: attrs does, unless getstate_setstate=False)"
+                "__reduce_ex__ in a subclass, or leave pickle=True out; attrs defines "
+                "it unless getstate_setstate=False"
             )
 
 

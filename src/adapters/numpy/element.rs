@@ -137,9 +137,17 @@ fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType>
 /// The error for a dtype that DLPack lacks.
 #[cold]
 fn unknown(name: &str) -> PyErr {
+    let advice = match name {
+        "datetime64" | "timedelta64" => "; pass x.view('int64'), which counts their unit",
+        "longdouble" => "; pass x.astype('float64')",
+        "clongdouble" => "; pass x.astype('complex128')",
+        "object" => "; pass x.astype(dtype), if all are numbers",
+        "void" => "; pass a field, x['name']",
+        _ => "",
+    };
     let message = format!(
         "the NumPy array has elements of type {name}; expected bool, integers, float16 to float64, \
-         complex64, complex128 or a type of ml_dtypes"
+         complex64, complex128 or a type of ml_dtypes{advice}"
     );
     Error::refused(message).into()
 }

@@ -131,3 +131,24 @@ def test_a_type_of_another_package_is_refused() -> None:
     rational = importlib.import_module(tests[np.__version__ < "2"]).rational
     with pytest.raises(BufferError, match="type rational; expected"):
         dlx.from_dlpack(np.zeros(2, rational))
+
+
+@pytest.mark.parametrize(
+    ("x", "advice", "follow"),
+    [
+        (np.array(["1970-01-03"], "M8[D]"), r"x\.view\('int64'\)", None),
+        (np.array([2], "m8[s]"), r"x\.view\('int64'\)", None),
+        (np.array([2], "g"), r"x\.astype\('float64'\)", None),
+        (np.array([2], "G"), r"x\.astype\('complex128'\)", None),
+        (np.array([2], object), r"x\.astype\(dtype\), if", "x.astype('float32')"),
+        (np.array([(2,)], "f4,"), r"a field, x\['name'\]", "x['f0']"),
+    ],
+)
+def test_what_dlpack_lacks_comes_with_advice(
+    x: Any, advice: str, follow: str | None
+) -> None:
+    """R63: which leads to the numbers."""
+    with pytest.raises(BufferError, match=rf"pass {advice}"):
+        dlx.from_dlpack(x)
+    follow = follow or advice.replace("\\", "")
+    assert np.asarray(dlx.from_dlpack(eval(follow))).tolist() == [2]
