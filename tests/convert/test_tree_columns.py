@@ -54,6 +54,8 @@ LEFT = [
     "pa.array(['a', 'b']).dictionary_encode()",
     "pa.chunked_array([['a', 'b']])",
     "pa.table({'a': ['x']})",
+    "pa.table({'a': [1.0], 'b': [2.0]})",
+    "pa.record_batch({'a': [1.0]})",
 ]
 REFUSED = [
     "pd.Series([1, None], dtype='Int64')",

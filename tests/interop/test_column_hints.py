@@ -16,6 +16,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("pd.Index(['red', 'blue'])", "strings", [1, 0]),
     ("pd.array(['red', 'blue'], dtype='string')", "strings", [1, 0]),
     ("pd.Series(['a', None, 'b'], dtype='category')", "categories", [0, -1, 1]),
+    (
+        "pd.Series([10, None, 20], dtype=pd.CategoricalDtype([10, 20]))",
+        "numeric categories and nulls",
+        [10, 7, 20],
+    ),
     ("pd.Categorical(['b', 'a'])", "categories", [1, 0]),
     ("pd.CategoricalIndex(['b', 'a'])", "categories", [1, 0]),
     ("pd.Series(np.array([5], 'M8[s]'))", "timestamps in s", [5]),

@@ -71,7 +71,9 @@ def of(x: Any) -> str | None:
     """
     try:
         if (columns := of_table(x)) is not None:
-            if any(column != columns[0] for column in columns):
+            # pyarrow's tables have columns alone, of whatever dtypes.
+            is_matrix = hasattr(type(x), "dtypes")
+            if not is_matrix or any(column != columns[0] for column in columns):
                 return SEVERAL
             return of_dtype(columns[0]) if columns else NUMBERS
         dtype = getattr(x, "dtype", None)

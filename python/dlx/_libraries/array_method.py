@@ -117,8 +117,8 @@ def _stored(dtype: Any) -> list[Any]:
 
 def _missing(x: Any) -> str:
     return (
-        f"{type_name(type(x))} has missing values, which DLPack cannot represent, and "
-        "the array that it makes of itself has others in their places"
+        f"{type_name(type(x))} has missing values, which DLPack cannot represent; "
+        "x.__array__() puts other values in their places"
     )
 
 

@@ -16,6 +16,7 @@ __all__ = ["advice"]
 _PANDAS = {
     "strings": "x.astype('category').{cat}codes, a number for each",
     "categories": "x.{cat}codes, a number for each",
+    "numeric categories": "x.astype('float64').fillna(value)",
     "timestamps": "x.astype('int64')",
     "dates": "x.astype('int64')",
     "durations": "x.astype('int64')",
@@ -103,6 +104,9 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
     key = words.partition(" in ")[0]
     if known is _PYARROW and name in ("Table", "RecordBatch"):
         key, words = "table", ""
+    elif key == "categories" and name == "Series" and known is _PANDAS:
+        if x.cat.categories.dtype.kind in "iuf":
+            key, words = "numeric categories", "numeric categories and nulls"
     elif hasattr(x, "levels"):  # MultiIndex
         key = words = "tuples"
     elif words == elements.SEVERAL:
