@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -18,11 +18,12 @@ use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_subtype;
 use crate::exchange::slot::inner_of;
-use crate::import::ladder::from_dlpack;
+use crate::import::ladder::{from_dlpack, is_accepted};
 use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::Device;
+use crate::types::error::Shown;
 
 /// Convert ``x`` to a tensor of another library.
 ///
@@ -46,8 +47,8 @@ use crate::types::device::Device;
 /// `ExchangeMixin` instance makes the result by its own ``__dlx_like__``. For ``np.ndarray``, instances of subclasses are
 /// returned as plain views.
 ///
-/// Raises ``BufferError`` if the other library does not accept the tensor or has no such dtype, `CopyRefused` if
-/// ``copy=False`` rules out a copy that it would accept, and the exceptions of `from_dlpack`.
+/// Raises ``TypeError`` for what is no tensor, ``BufferError`` if the other library does not accept the tensor or has no
+/// such dtype, `CopyRefused` if ``copy=False`` rules out a copy that it would accept, and the exceptions of `from_dlpack`.
 ///
 ///     >>> import numpy as np
 ///     >>> a = np.arange(3.0)
@@ -166,6 +167,9 @@ pub(crate) fn as_asked<'py>(
     match once(x, to, asked) {
         Err(error) if asked.copy.is_none() && error.is_instance_of::<PyBufferError>(x.py()) => {
             once(&buffer::unpacked(x).ok_or(error)?, to, asked)
+        }
+        Err(error) if error.is_instance_of::<PyAttributeError>(x.py()) && !is_accepted(x)? => {
+            Err(PyTypeError::new_err(Shown(error.value(x.py())).to_string()))
         }
         found => found,
     }

@@ -354,7 +354,7 @@ def test_an_instance_that_is_detached_keeps_what_it_says_of_itself() -> None:
 def test_a_file_is_not_detached(tmp_path: Path) -> None:
     """It has a method of that name, too."""
     with (tmp_path / "file").open("w") as file:
-        with pytest.raises(AttributeError, match="has no __dlpack__"):
+        with pytest.raises(TypeError, match="has no __dlpack__"):
             dlx.convert(file, np, detach=True)
         file.write("text")
 

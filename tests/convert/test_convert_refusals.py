@@ -392,10 +392,27 @@ def test_what_no_tensor_can_become_is_a_type_error(to: Any) -> None:
         dlx.convert(np.ones(2), to)
 
 
-def test_what_is_no_tensor_is_what_from_dlpack_says() -> None:
+def test_what_is_no_tensor_is_a_type_error_in_the_words_of_from_dlpack() -> None:
+    """R61: there it is an AttributeError, as the standard asks of that."""
     for to in (np.ndarray, dlx.Tensor, table_class()):
-        with pytest.raises(AttributeError, match="__dlpack__"):
+        with pytest.raises(TypeError, match="object has no __dlpack__; from_dlpack"):
             dlx.convert(object(), to)
+        with pytest.raises(TypeError, match=r"list .*; pass numpy\.asarray\(x\)$"):
+            dlx.convert([1.0, 2.0], to)
+
+
+def test_an_attribute_error_of_a_tensor_is_passed_on() -> None:
+    """It has the protocol, and a fault."""
+
+    class Broken:
+        def __dlpack__(self, **_: Any) -> Any:
+            raise AttributeError("_buffer")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    with pytest.raises(AttributeError, match="^_buffer$"):
+        dlx.convert(Broken(), dlx.Tensor)
 
 
 def test_another_device_is_asked_of_the_producer() -> None:

@@ -167,7 +167,7 @@ def test_a_user_list_and_a_namespace_are_rebuilt() -> None:
 )
 def test_a_refusal_in_one_says_where(tree: Any, place: str) -> None:
     """As it is written in Python."""
-    with pytest.raises(AttributeError) as refused:
+    with pytest.raises(TypeError) as refused:
         to_dlx(tree, strict=True)
     assert refused.value.__notes__[-1] == f"at tree{place}"
 
@@ -182,5 +182,5 @@ def test_one_without_tensors_stays() -> None:
 def test_another_mapping_is_refused_in_a_strict_tree(tree: Any) -> None:
     """It cannot be rebuilt, and its tensors are not left unseen."""
     assert to_dlx([tree])[0] is tree
-    with pytest.raises(AttributeError, match="no __dlpack__"):
+    with pytest.raises(TypeError, match="no __dlpack__"):
         to_dlx([tree], strict=True)

@@ -84,7 +84,7 @@ def test_what_was_converted_before_an_error_is_released() -> None:
 
     array = np.arange(3.0).view(Held)
     alive = weakref.ref(array)
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError):
         to_dlx([array, (array, object())], strict=True)
     del array
     gc.collect()

@@ -31,6 +31,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (BufferError, ""),
     # Objects without a protocol, or forwarding that of such an object.
     (AttributeError, "no attribute '?__(dlpack|arrow|array)|has no __dlpack"),
+    (TypeError, "has no __dlpack__; "),
     (TypeError, "expected an object that dlx.from_dlpack accepts"),
     # A bridge cannot return a class that only exports tensors.
     (TypeError, "cannot be made from a tensor: (it has no exchange|its library makes)"),
