@@ -411,7 +411,7 @@ def test_an_attribute_error_of_a_tensor_is_passed_on() -> None:
         def __dlpack_device__(self) -> tuple[int, int]:
             return 1, 0
 
-    with pytest.raises(AttributeError, match="^_buffer$"):
+    with pytest.raises(AttributeError, match=r"^_buffer$"):
         dlx.convert(Broken(), dlx.Tensor)
 
 
