@@ -381,7 +381,15 @@ class ArrayInterfaceMixin:
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
         dtypes that the interface cannot name.
         """
-        return _core.array_interface(_core.exported(self))
+        t = _core.exported(self)
+        found = _core.array_interface(t)
+        # Without them, Pillow takes the object for a buffer; else it calls tobytes.
+        found["strides"] = tuple(step * t.dtype.itemsize for step in t.strides)
+        return found
+
+    def tobytes(self) -> bytes:
+        """Return the bytes of the elements, in row-major order."""
+        return _core.exported(self).tobytes()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

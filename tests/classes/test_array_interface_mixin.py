@@ -325,3 +325,15 @@ def test_dlx_reads_a_class_that_has_only_the_interfaces() -> None:
     del tensor
     gc.collect()
     assert producer.deleted == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pillow_takes_the_bytes_of_an_image(kind: Any) -> None:
+    """It calls tobytes where there are strides, and asks for a buffer where not."""
+    array = np.arange(24, dtype="u1").reshape(2, 4, 3)
+    for layout in (array, array[::-1]):
+        x = kind(layout)
+        assert x.__array_interface__["strides"] == layout.strides
+        assert x.tobytes() == layout.tobytes()
+    image = requires("PIL.Image").fromarray(kind(array))
+    assert np.array_equal(np.asarray(image), array)
