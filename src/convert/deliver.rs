@@ -255,13 +255,13 @@ impl Input<'_> {
             let message = format!("{reason}: {error}");
             caused(py, PyBufferError::new_err(message), error)
         })?;
-        log(x, &copied, &reason)?;
+        log(x, copied.nbytes(), &reason)?;
         Input::holding(py, copied, true)
     }
 }
 
 /// Notes a copy of `x` in the log `dlx`, at DEBUG. Nobody listens before `logging` is imported.
-fn log(x: &Bound<'_, PyAny>, copied: &Snapshot, why: &str) -> PyResult<()> {
+pub(super) fn log(x: &Bound<'_, PyAny>, nbytes: i64, why: &str) -> PyResult<()> {
     const DEBUG: u8 = 10;
     static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = x.py();
@@ -277,7 +277,7 @@ fn log(x: &Bound<'_, PyAny>, copied: &Snapshot, why: &str) -> PyResult<()> {
     if is_enabled.is_truthy()? {
         let from = type_name(&x.get_type());
         let text = "%d bytes of %s are copied: %s";
-        logger.call_method1(intern!(py, "debug"), (text, copied.nbytes(), from, why))?;
+        logger.call_method1(intern!(py, "debug"), (text, nbytes, from, why))?;
     }
     Ok(())
 }

@@ -166,7 +166,10 @@ pub(crate) fn as_asked<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     match once(x, to, asked) {
         Err(error) if asked.copy.is_none() && error.is_instance_of::<PyBufferError>(x.py()) => {
-            once(&buffer::unpacked(x).ok_or(error)?, to, asked)
+            let copied = buffer::unpacked(x).ok_or(error)?;
+            let nbytes = copied.getattr(intern!(x.py(), "nbytes"))?.extract()?;
+            deliver::log(x, nbytes, "its strides are no multiples of its itemsize")?;
+            once(&copied, to, asked)
         }
         Err(error) if error.is_instance_of::<PyAttributeError>(x.py()) && !is_accepted(x)? => {
             Err(PyTypeError::new_err(Shown(error.value(x.py())).to_string()))

@@ -79,3 +79,13 @@ def test_what_is_refused_for_another_reason_stays_refused(x: Any) -> None:
         dlx.from_dlpack(x, copy=True)
     with pytest.raises(BufferError, match=r"mask|dtype"):
         dlx.convert(x, dlx.Tensor)
+
+
+def test_the_copy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """docs/convert.md: as each that `convert` makes."""
+    with caplog.at_level("DEBUG", "dlx"):
+        dlx.convert(packed(), dlx.Tensor)
+    assert [record.getMessage() for record in caplog.records] == [
+        "20 bytes of numpy.ndarray are copied: its strides are no multiples of its "
+        "itemsize"
+    ]
