@@ -1,4 +1,5 @@
-//! One file or folder per library that needs special treatment, and per protocol other than DLPack.
+//! One file or folder per library that needs special treatment, and per protocol other than DLPack; here, the order of
+//! the protocols, and the classes that their libraries call immutable.
 //!
 //! An adapter knows its library or protocol and the rooms below. It knows no other adapter, unless its library builds
 //! on that one, and does not know `import`, which calls it.

@@ -2,7 +2,7 @@
 //! takes a fifth of the time.
 //!
 //! dlx asks for row-major elements, without strides: JAX describes no others by a buffer, and to name the strides takes
-//! it a fifth of the call.
+//! it a fifth of the call. Such a tensor is read-only; of what comes by `__dlpack__`, `adapters::immutable` says so.
 
 #![forbid(unsafe_code)]
 

@@ -6,6 +6,8 @@
 //!
 //! torch's exports hold the tensor and not its storage, so its memory is freed under all consumers when it gets other
 //! memory (`x.data = y`, `x.set_()`, a growing `x.resize_()`). dlx cannot see that.
+//!
+//! What the table exports is checked by `torch/guards.rs`, what `__dlpack__` exports by `check_protocol`.
 
 mod guards;
 mod keys;

@@ -5,6 +5,7 @@
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, torch};
 use crate::api::entry::Name;
@@ -171,7 +172,10 @@ pub(crate) fn as_asked<'py>(
             deliver::log(x, nbytes, "its strides are no multiples of its itemsize")?;
             once(&copied, to, asked)
         }
-        Err(error) if error.is_instance_of::<PyAttributeError>(x.py()) && !is_accepted(x)? => {
+        Err(error)
+            if error.is_instance_of::<PyAttributeError>(x.py())
+                && (x.is_instance_of::<PyType>() || !is_accepted(x)?) =>
+        {
             Err(PyTypeError::new_err(Shown(error.value(x.py())).to_string()))
         }
         found => found,

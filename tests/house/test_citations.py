@@ -104,7 +104,7 @@ def test_every_library_that_a_test_requires_is_installed_for_it() -> None:
     }
     distributions = {"cuda": "cuda-core", "tvm_ffi": "apache-tvm-ffi"}
     distributions |= {"xdist": "pytest-xdist", "tensorflow": "tensorflow-cpu"}
-    distributions["Cython"] = "cython"
+    distributions |= {"Cython": "cython", "PIL": "pillow"}
     listed = [re.split(r"[>\[]", each)[0] for each in installed]
     assert names
     assert not {distributions.get(name, name) for name in names} - {*listed}

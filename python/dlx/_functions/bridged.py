@@ -10,8 +10,8 @@ from types import MethodType
 
 from .. import _core
 from .._containers.tree import map_tree, path
+from .bridged_out import Outs
 from .kind import Kind
-from .out import Outs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def expected(
 def note(
     name: str, value: object, text: str, says: str, *, of_raising: bool = False
 ) -> Expectation:
-    """Ask for a value among the notes; a note that is not there says nothing."""
+    """Ask for a value among the notes; a note that is not there passes."""
     return expected(
         text,
         lambda r: r.notes.get(name, value) == value,
