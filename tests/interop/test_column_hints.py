@@ -86,6 +86,18 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.array([1, 2]).cast(pa.decimal128(21))", "decimals", [1, 2]),
     ("pa.table({'name': [1, 2]})", "a table", [1, 2]),
     ("pa.record_batch({'name': [1, 2]})", "a table", [1, 2]),
+    (
+        "pl.Series([[True, False], [True, True]], dtype=pl.Array(pl.Boolean, 2))",
+        "rows of one length",
+        [[1, 0], [1, 1]],
+    ),
+    (
+        "pa.chunked_array([pa.ExtensionArray.from_storage("
+        "pa.fixed_shape_tensor(pa.int8(), (2,)), "
+        "pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)))])",
+        "tensors",
+        [[1, 2], [3, 4]],
+    ),
     ("xr.DataArray(['b', 'a'])", "strings", [1, 0]),
     ("xr.DataArray(np.array([5], 'M8[ns]'))", "timestamps in ns", [5]),
     ("xr.DataArray(pd.array([1, None]))", "numbers and nulls", [1, 7]),
