@@ -122,6 +122,15 @@ pub(crate) fn of_column(
     }
 }
 
+/// What NumPy unpacks `x` to, if it is [`buffer::packed`]; else this error. A plain array, whatever the class of `x` makes
+/// of a copy: who reads the memory of `x` has asked for its mask.
+#[cold]
+pub(crate) fn unpacked(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Snapshot> {
+    let numpy = buffer::packed(x).and_then(|_| x.py().import("numpy").ok());
+    let copied = numpy.ok_or(error)?.call_method1("array", (x,))?;
+    numpy::snapshot(&copied)
+}
+
 fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
     // The buffer of a `numpy.datetime64` is bytes without their meaning.
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
@@ -130,7 +139,7 @@ fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Opti
         match read(x) {
             Ok(None) => {}
             Err(error) if request.copy == Some(true) => {
-                return numpy::snapshot(&buffer::unpacked(x).ok_or(error)?).map(Some);
+                return unpacked(x, error).map(Some);
             }
             found => return found,
         }

@@ -160,18 +160,15 @@ pub(crate) fn has(x: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) != 0 }
 }
 
-/// A compact array of NumPy with the elements of `x`, if their strides are known in bytes alone, as those of a field of a
-/// packed struct; only such a copy is a tensor.
+/// The number of bytes of the elements of `x`, if their strides are known in bytes alone, as those of a field of a packed
+/// struct: only a copy is a tensor.
 #[cold]
-pub(crate) fn unpacked<'py>(x: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+pub(crate) fn packed(x: &Bound<'_, PyAny>) -> Option<i64> {
     let buffer = has(x).then(|| Buffer::get(x, ffi::PyBUF_FULL_RO))?.ok()?;
     let shape = buffer.shape(&[0]).ok()?;
     let strides = buffer.strides(shape.len())?;
     layout::element_strides(shape, strides, buffer.view().itemsize as i64).err()?;
-    let numpy = x.py().import("numpy").ok()?;
-    // A subclass keeps what it would be refused for, such as a mask.
-    let array = numpy.call_method1("asanyarray", (x,)).ok()?;
-    array.call_method0("copy").ok()
+    Some(buffer.view().len as i64)
 }
 
 /// Imports an object that supports the buffer protocol; `None` if it does not.

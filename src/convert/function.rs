@@ -24,7 +24,7 @@ use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::Device;
-use crate::types::error::Shown;
+use crate::types::error::{Shown, caused};
 
 /// Convert ``x`` to a tensor of another library.
 ///
@@ -167,16 +167,18 @@ pub(crate) fn as_asked<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     match once(x, to, asked) {
         Err(error) if asked.copy.is_none() && error.is_instance_of::<PyBufferError>(x.py()) => {
-            let copied = buffer::unpacked(x).ok_or(error)?;
-            let nbytes = copied.getattr(intern!(x.py(), "nbytes"))?.extract()?;
+            let nbytes = buffer::packed(&inner_of(x)?).ok_or(error)?;
+            let copy = Some(true);
+            let made = once(x, to, &Options { copy, ..*asked })?;
             deliver::log(x, nbytes, "its strides are no multiples of its itemsize")?;
-            once(&copied, to, asked)
+            Ok(made)
         }
         Err(error)
             if error.is_instance_of::<PyAttributeError>(x.py())
                 && (x.is_instance_of::<PyType>() || !is_accepted(x)?) =>
         {
-            Err(PyTypeError::new_err(Shown(error.value(x.py())).to_string()))
+            let said = PyTypeError::new_err(Shown(error.value(x.py())).to_string());
+            Err(caused(x.py(), said, error.cause(x.py())))
         }
         found => found,
     }

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
-use crate::adapters::{self, buffer, jax, numpy, torch};
+use crate::adapters::{self, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
@@ -161,9 +161,7 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
 fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     request.wanted(request.device.unwrap_or(device::CPU))?;
     let snapshot = match numpy::snapshot(x) {
-        Err(error) if request.copy == Some(true) => {
-            numpy::snapshot(&buffer::unpacked(x).ok_or(error)?)?
-        }
+        Err(error) if request.copy == Some(true) => adapters::unpacked(x, error)?,
         found => found?,
     };
     finish(x.py(), snapshot, request)

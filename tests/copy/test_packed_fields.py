@@ -65,10 +65,43 @@ def test_a_bridge_copies_it_unless_it_is_written_to() -> None:
         dlx.bridge("array_api_strict")(lambda x, out: x)(x, out=x)
 
 
+class Masked(np.ndarray[Any, Any]):
+    """Has its mask on each instance."""
+
+    mask: Any
+
+    def copy(self, order: Any = "C") -> Any:
+        """Return what has none."""
+        return np.array(self, order=order)
+
+
+def masked() -> Masked:
+    """Return one whose first element is hidden."""
+    x = packed().view(Masked)
+    x.mask = np.arange(5) < 1
+    return x
+
+
+class Refusing:
+    """Has the buffer of a packed field, and refuses to export it."""
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("on purpose: dtype, mask")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __buffer__(self, flags: int) -> memoryview:
+        x: Any = packed()
+        return memoryview(x)
+
+
 @pytest.mark.parametrize(
     "x",
     [
         pytest.param(np.ma.masked_array(packed(), packed() > 0), id="masked"),
+        pytest.param(masked(), id="mask on the instance"),
+        pytest.param(Refusing(), id="its own refusal"),
         pytest.param(np.zeros(5, ">f4,u1")["f0"], id="swapped"),
         pytest.param(np.zeros(5, "S4,u1")["f0"], id="text"),
     ],
@@ -89,3 +122,17 @@ def test_the_copy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         "20 bytes of numpy.ndarray are copied: its strides are no multiples of its "
         "itemsize"
     ]
+
+
+def test_what_a_mixin_class_exports_is_copied_too() -> None:
+    """docs/classes.md: as the object that it exports, and marked as a copy (R37)."""
+
+    class Own(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    t = dlx.convert(Own(packed()), dlx.Tensor)
+    assert t.is_copied
+    assert t.tolist() == packed().tolist()
+    with pytest.raises(BufferError, match="mask"):
+        dlx.convert(Own(masked()), dlx.Tensor)
