@@ -41,7 +41,7 @@ static PyObject *array_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         return PyErr_Format(PyExc_TypeError, "Array() takes no keywords");
     if (!PyArg_ParseTuple(args, "L", &n)) return NULL;
     shape[0] = n;
-    if (dlx_empty_like(Py_None, (DLDevice){kDLCPU, 0}, (DLDataType){kDLFloat, 32, 1}, 1,
+    if (dlx_empty_like(NULL, (DLDevice){kDLCPU, 0}, (DLDataType){kDLFloat, 32, 1}, 1,
                        shape, &managed) < 0)
         return NULL;
     if (n > 0) memset(managed->dl_tensor.data, 0, 4 * (size_t)n);

@@ -15,9 +15,9 @@
 /* ===== results ===== */
 
 /* Allocates elements that the caller fills: in memory of like's library if that has an exchange
- * table with an allocator, else of the CPU. `shape` has ndim extents, and is copied; strides are
- * row-major, in elements. *out is the caller's until he gives it to dlx_export_like or dlx_delete.
- * Raises what the allocator says: BufferError, or MemoryError.
+ * table with an allocator, else, and for NULL, of the CPU. `shape` has ndim extents, and is copied;
+ * strides are row-major, in elements. *out is the caller's until he gives it to dlx_export_like or
+ * dlx_delete. Raises what the allocator says: BufferError, or MemoryError.
  *
  *     DLManagedTensorVersioned *out;
  *     const DLTensor *t = &view.tensor;
@@ -611,9 +611,9 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
     DLPackManagedTensorAllocator allocate = dlx_cpu_allocate;
     DLTensor t = {NULL, device, ndim, dtype, (int64_t *)(uintptr_t)shape, NULL, 0};
     dlx__type room;
-    const dlx__type *type = dlx__lookup(Py_TYPE(like), &room);
-    if (type == NULL) return -1;
-    if (type->api != NULL && type->api->managed_tensor_allocator != NULL)
+    const dlx__type *type = like != NULL ? dlx__lookup(Py_TYPE(like), &room) : NULL;
+    if (like != NULL && type == NULL) return -1;
+    if (type != NULL && type->api != NULL && type->api->managed_tensor_allocator != NULL)
         allocate = type->api->managed_tensor_allocator;
     if (allocate(&t, out, NULL, dlx__set_error) == 0) return 0;
     if (PyErr_Occurred()) return -1;

@@ -113,25 +113,24 @@ def _reduce_ex(self: Any, protocol: int) -> Any:
     made = arrive, (version, type(self), *rest)
     state = _beside(self)
     # Not by `__setstate__`: that of a dataclass expects all fields.
-    return (*made, state, None, None, _set) if state else made
+    return (*made, state, None, None, _set) if any(state) else made
 
 
-def _beside(x: Any) -> dict[str, Any]:
-    """Return the attributes of an instance but that which ``exchange=`` names."""
+def _beside(x: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the attributes that are what an instance exports, and the others."""
     name = getattr(type(x).__dlx_export__, "__dlx_attribute__", None)
     exported = x.__dlx_export__() if name is None else getattr(x, name)
-    found = {
-        key: value
-        for key, value in _state(x).items()
-        if key != name and value is not exported
-    }
-    if name is None and found:  # Its memory may be in any of them.
+    state = _state(x)
+    state.pop(name or "", None)
+    same = [key for key, value in state.items() if value is exported]
+    others = {key: value for key, value in state.items() if key not in same}
+    if name is None and others:  # Its memory may be in any of them.
         raise TypeError(
-            f"{type(x).__qualname__} has {next(iter(found))!r} beside what it exports, "
+            f"{type(x).__qualname__} has {min(others)!r} beside what it exports, "
             "which a pickle of the tensor leaves out; define __reduce_ex__, or name "
             "what is exported by exchange="
         )
-    return found
+    return same, others
 
 
 def _state(x: object) -> dict[str, Any]:
@@ -141,9 +140,12 @@ def _state(x: object) -> dict[str, Any]:
     return {key: value for part in parts if part for key, value in part.items()}
 
 
-def _set(made: Any, state: dict[str, Any]) -> None:
+def _set(made: Any, state: tuple[list[str], dict[str, Any]]) -> None:
     """Give an instance the attributes of another; called by ``pickle``."""
-    for name, value in state.items():
+    same, others = state
+    if same:
+        others |= dict.fromkeys(same, made.__dlx_export__())
+    for name, value in others.items():
         object.__setattr__(made, name, value)
 
 

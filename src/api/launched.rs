@@ -63,12 +63,10 @@ impl Parameters {
     /// Whether those that a call looks up are all there.
     fn are_there(&self, py: Python<'_>) -> bool {
         let count = self.written.len();
-        if self.optional.len() != count {
-            return false;
-        }
         let is_there =
             |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
-        self.by_position.saturating_add(2) <= count
+        self.optional.len() == count
+            && self.by_position.saturating_add(2) <= count
             && self.numbers.bind(py).values().iter().all(is_there)
     }
 }

@@ -24,7 +24,7 @@ use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::Device;
-use crate::types::error::{Shown, caused};
+use crate::types::error::Shown;
 
 /// Convert ``x`` to a tensor of another library.
 ///
@@ -177,8 +177,7 @@ pub(crate) fn as_asked<'py>(
             if error.is_instance_of::<PyAttributeError>(x.py())
                 && (x.is_instance_of::<PyType>() || !is_accepted(x)?) =>
         {
-            let said = PyTypeError::new_err(Shown(error.value(x.py())).to_string());
-            Err(caused(x.py(), said, error.cause(x.py())))
+            Err(PyTypeError::new_err(Shown(error.value(x.py())).to_string()))
         }
         found => found,
     }

@@ -49,21 +49,22 @@ impl MappedFile {
                 "flags are MAP_SHARED or MAP_PRIVATE",
             ));
         }
+        let is_writable = protection & libc::PROT_WRITE != 0;
         let map = |file: &OwnedFd| {
             let file = file.as_raw_fd();
             // SAFETY: without an address and `MAP_FIXED`, it touches no other mapping.
             let start = unsafe { libc::mmap(null_mut(), size, protection, flags, file, offset) };
             let found = NonNull::new(start).filter(|start| start.as_ptr() != libc::MAP_FAILED);
-            found.ok_or_else(io::Error::last_os_error)
+            let made = found.map(|start| Self {
+                start,
+                size,
+                is_writable,
+            });
+            made.ok_or_else(io::Error::last_os_error)
         };
-        let start = file.with(map)?.map_err(|error| os_error(py, &error))?;
-        let made = Self {
-            start,
-            size,
-            is_writable: protection & libc::PROT_WRITE != 0,
-        };
+        let made = file.with(map)?.map_err(|error| os_error(py, &error))?;
         if flags == libc::MAP_SHARED {
-            SHARED.lock().insert(start.addr().get(), size);
+            SHARED.lock().insert(made.start.addr().get(), size);
         }
         Ok(made)
     }

@@ -306,10 +306,8 @@ fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
 #[cold]
 fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let module = spec.py().import(DEVICES)?;
-    let pair = module.call_method1("pair", (spec, names()))?;
-    let pair: Option<(i32, i32)> = pair.extract()?;
-    let device = pair.map(|(device_type, device_id)| checked(device_type, device_id));
-    device.transpose()
+    let pair: Option<(i32, i32)> = module.call_method1("pair", (spec, names()))?.extract()?;
+    pair.map(|(kind, id)| checked(kind, id)).transpose()
 }
 
 /// The device of this type and id, or an argument error.

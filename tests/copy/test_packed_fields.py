@@ -86,12 +86,15 @@ class Refusing:
     """Has the buffer of a packed field, and refuses to export it."""
 
     def __dlpack__(self, **_: Any) -> Any:
+        """Refuse."""
         raise BufferError("on purpose: dtype, mask")
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        """Tell the CPU."""
         return 1, 0
 
     def __buffer__(self, flags: int) -> memoryview:
+        """Show it."""
         x: Any = packed()
         return memoryview(x)
 

@@ -21,7 +21,20 @@ CASES: list[tuple[str, str, Any]] = [
         "numeric categories and nulls",
         [10, 7, 20],
     ),
+    (
+        "pd.CategoricalIndex([10, None, 20])",
+        "numeric categories and nulls",
+        [10, 7, 20],
+    ),
+    (
+        "pd.Series([1.5, None], dtype='category').array",
+        "numeric categories and nulls",
+        [1, 7],
+    ),
     ("pd.Categorical(['b', 'a'])", "categories", [1, 0]),
+    ("pd.Series(np.array([5, 'NaT'], 'M8[s]'))", "timestamps in s", [5]),
+    ("pd.TimedeltaIndex(np.array(['NaT', 5], 'm8[s]'))", "durations in s", [5]),
+    ("pd.PeriodIndex(['1970-01-02', None], freq='D')", "periods", [1]),
     ("pd.CategoricalIndex(['b', 'a'])", "categories", [1, 0]),
     ("pd.Series(np.array([5], 'M8[s]'))", "timestamps in s", [5]),
     (
@@ -82,6 +95,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.nulls(2)", "nulls alone", [7, 7]),
     ("pa.array([[1], [2, 3]])", "lists", [1, 2, 3]),
     ("pa.array([{'name': 1}])", "structs", [1]),
+    (
+        "pa.StructArray.from_arrays([pa.array([1])], ['a'], mask=pa.array([False]))",
+        "structs",
+        [1],
+    ),
     ("pa.array([b'\\x01\\x02'])", "bytes", [1, 2]),
     ("pa.array([1, 2]).cast(pa.decimal128(21))", "decimals", [1, 2]),
     ("pa.table({'name': [1, 2]})", "a table", [1, 2]),

@@ -60,6 +60,15 @@ def test_a_position_beyond_a_call_of_a_function_without_signature_is_refused() -
         launched(x, y=x)
 
 
+@pytest.mark.slow
+def test_a_default_that_is_no_literal_is_not_none() -> None:
+    """pybind11 writes it as it prints; None in its place would be written to."""
+    into: Any = dlx.launcher(casts(requires("pybind11")).into, give="tensor", out="out")
+    with pytest.raises(TypeError, match="it is None, and is written to"):
+        into(np.zeros(2), None)
+    assert into(np.zeros(2)).__name__ == "casts"
+
+
 def test_none_is_no_memory_to_write_to() -> None:
     """docs/launcher.md, `out`: C would write to address 0."""
     library = ctypes.CDLL(None)

@@ -228,11 +228,23 @@ def test_numpy_is_read_as_it_exports_itself(image: Any) -> None:
     assert image.look(frozen)[1:7] == ((2, 3, 4), (12, -4, 1), (2, 64, 1), (1, 0), 1, 0)
 
 
-def test_a_class_with_masks_is_refused(image: Any) -> None:
-    """Memory does not show them; a method of the name is no mask."""
-    with pytest.raises(BufferError, match=r"masks a kernel does not see; pass x\.fil"):
-        image.look(np.ma.masked_array([1.0, 2.0], [True, False]))
+def test_what_has_a_mask_is_refused(image: Any) -> None:
+    """Memory does not show it, whether the class has it or the instance."""
 
+    class Own(np.ndarray):
+        mask: Any
+
+    x = np.ones(3).view(Own)
+    assert image.look(x)[1] == (3,)
+    x.mask = None
+    assert image.look(x)[1] == (3,)
+    x.mask = np.array([True, False, False])
+    for masked in (x, np.ma.masked_array([1.0, 2.0], [True, False])):
+        with pytest.raises(BufferError, match=r"has a mask, .*; pass x\.filled\(\)$"):
+            image.look(masked)
+
+
+def test_a_method_that_is_called_mask_is_none(image: Any) -> None:
     class Own(np.ndarray):
         def mask(self) -> None:
             """Select elements."""

@@ -164,6 +164,22 @@ def test_a_backward_that_saved_what_is_written_raises(image: Any, torch: Any) ->
         product.backward()
 
 
+def test_a_write_by_the_method_of_a_subclass_is_told(image: Any, torch: Any) -> None:
+    """Its table is not asked, since it has a `__dlpack__` of its own."""
+
+    class Own(torch.Tensor):  # type: ignore[misc]
+        def __dlpack__(self, **how: Any) -> Any:
+            return super().__dlpack__(**how)
+
+    weight, x = torch.ones(3, requires_grad=True), torch.full((3,), 5.0)
+    product = (weight * x).sum()
+    image.look(x.as_subclass(Own))
+    assert x._version == 0
+    image.look(x.as_subclass(Own), WRITE)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
 def test_a_write_is_refused_where_torch_cannot_be_told(
     image: Any, torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

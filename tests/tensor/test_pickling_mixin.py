@@ -180,3 +180,13 @@ def test_attributes_beside_an_export_are_not_left_out() -> None:
     with pytest.raises(TypeError, match="has 'unit' beside what it exports"):
         pickle.dumps(Exporting(ARRAY, "km"))
     assert copy.copy(Exporting(ARRAY, "km")).unit == "km"
+
+
+@pytest.mark.parametrize("kind", [Bare, Unit])
+def test_a_second_name_of_what_is_exported_is_kept(kind: Any) -> None:
+    """dlx-share/README.md, Pickling: it names what is exported at the other end."""
+    x = kind(ARRAY)
+    x.alias = ARRAY
+    made = pickle.loads(pickle.dumps(x))
+    assert made.alias is made.__dlx_export__()
+    assert np.array_equal(np.from_dlpack(made), ARRAY)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import importlib
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import dlx
@@ -351,3 +354,24 @@ def test_copy_true_copies_what_is_a_copy_already() -> None:
     producer = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
     assert dlx.from_dlpack(producer, copy=True).data_ptr != producer.data
     assert producer.deleted == 1
+
+
+def test_an_object_whose_method_is_none_is_no_device() -> None:
+    """Python's way to say that a class has none."""
+
+    class Without:
+        __dlpack_device__ = None
+
+    with pytest.raises(TypeError, match=r"device must be a dlx\.Device"):
+        dlx.Device(Without())
+
+
+def test_a_module_that_cannot_import_what_it_names_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it has yet to import has no instances."""
+    lazy = ModuleType("cupy.cuda")
+    lazy.__getattr__ = lambda name: importlib.import_module("missing")  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "cupy.cuda", lazy)
+    with pytest.raises(TypeError, match=r"device must be a dlx\.Device"):
+        dlx.Device(object())

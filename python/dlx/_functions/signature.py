@@ -67,10 +67,10 @@ def _written(function: Any) -> list[Parameter] | None:
 
 
 def _value(default: ast.expr | None) -> Any:
-    """Return a default, or None where it is no literal."""
+    """Return a default, or `...` where it is no literal."""
     if default is None:
         return Parameter.empty
     try:
         return ast.literal_eval(default)
     except ValueError:
-        return None
+        return ...

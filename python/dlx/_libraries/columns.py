@@ -16,11 +16,11 @@ __all__ = ["advice"]
 _PANDAS = {
     "strings": "x.astype('category').{cat}codes, a number for each",
     "categories": "x.{cat}codes, a number for each",
-    "numeric categories": "x.astype('float64').fillna(value)",
-    "timestamps": "x.astype('int64')",
-    "dates": "x.astype('int64')",
-    "durations": "x.astype('int64')",
-    "periods": "x.astype('int64')",
+    "numeric categories": "x.astype('{number}').fillna(value)",
+    "timestamps": "x.{whole}astype('int64')",
+    "dates": "x.{whole}astype('int64')",
+    "durations": "x.{whole}astype('int64')",
+    "periods": "x.{whole}astype('int64')",
     "intervals": "x.{array}left and x.{array}right",
     "decimals": "x.to_numpy('float64')",
     "missing": "x.to_numpy(dtype, na_value=value) with a numeric dtype",
@@ -57,7 +57,7 @@ _PYARROW = {
     "booleans and nulls": "x.fill_null(value).to_numpy(zero_copy_only=False)",
     "lists": "{array}.flatten(), all in one row",
     "tensors": "{array}",
-    "structs": "{array}.field(name)",
+    "structs": "{array}.flatten()[i]",
     "bytes": "numpy.frombuffer(x[i].as_py(), dtype), one by one",
     "decimals": "x.cast('float64')",
     "nulls alone": "x.cast('float64').fill_null(value)",
@@ -102,12 +102,14 @@ def advice(x: Any) -> str | None:
 
 
 def _of(x: Any, name: str, known: dict[str, str]) -> str:
-    words = elements.of(x) or ""
+    words, number = elements.of(x) or "", ""
     key = words.partition(" in ")[0]
     if known is _PYARROW and name in ("Table", "RecordBatch"):
         key, words = "table", ""
-    elif key == "categories" and name == "Series" and known is _PANDAS:
-        if x.cat.categories.dtype.kind in "iuf":
+    elif key == "categories" and known is _PANDAS:
+        # Without nulls these are numbers, which are taken.
+        kind = getattr(x, "cat", x).categories.dtype.kind
+        if number := {"i": "Int64", "u": "UInt64", "f": "Float64"}.get(kind, ""):
             key, words = "numeric categories", "numeric categories and nulls"
     elif hasattr(x, "levels"):  # MultiIndex
         key = words = "tuples"
@@ -127,6 +129,8 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
     is_series = name == "Series"
     text = found.format(
         cat="cat." if is_series else "",
+        number=number,
+        whole="dropna()." if "{whole}" in found and misses(x) else "",
         array=_array(x, name) if known is _PYARROW else "array." if is_series else "",
         int="int32" if "32" in str(getattr(x, "type", "")) else "int64",
     )

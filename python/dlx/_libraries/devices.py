@@ -64,16 +64,17 @@ def pair(spec: Any, names: Sequence[str]) -> tuple[int, int] | None:
         return DeviceType.CUDA, spec.id
     if _is(spec, "tvm_ffi", "Device"):
         return spec.dlpack_device_type(), spec.index
-    method = "__dlpack_device__"
+    method = getattr(type(spec), "__dlpack_device__", None)
     # Of a tensor, it is where that is.
-    if hasattr(type(spec), method) and not hasattr(type(spec), "__dlpack__"):
-        there: tuple[int, int] | None = getattr(spec, method, lambda: None)()
-        return there
-    return None
+    if method is None or hasattr(type(spec), "__dlpack__"):
+        return None
+    device_type, device_id = spec.__dlpack_device__()
+    return device_type, device_id
 
 
 def _is(spec: object, module: str, name: str) -> bool:
-    kind = getattr(sys.modules.get(module), name, None)
+    # Not by a `__getattr__` of the module: what it has yet to import has no instances.
+    kind = getattr(sys.modules.get(module), "__dict__", {}).get(name)
     return isinstance(kind, type) and isinstance(spec, kind)
 
 
