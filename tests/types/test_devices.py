@@ -363,7 +363,7 @@ def test_an_object_whose_method_is_none_is_no_device() -> None:
         __dlpack_device__ = None
 
     with pytest.raises(TypeError, match=r"device must be a dlx\.Device"):
-        dlx.Device(Without())
+        dlx.Device(Without())  # type: ignore[arg-type]
 
 
 def test_a_module_that_cannot_import_what_it_names_is_passed_over(
@@ -374,4 +374,4 @@ def test_a_module_that_cannot_import_what_it_names_is_passed_over(
     lazy.__getattr__ = lambda name: importlib.import_module("missing")  # type: ignore[method-assign]
     monkeypatch.setitem(sys.modules, "cupy.cuda", lazy)
     with pytest.raises(TypeError, match=r"device must be a dlx\.Device"):
-        dlx.Device(object())
+        dlx.Device(object())  # type: ignore[arg-type]
