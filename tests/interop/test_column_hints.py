@@ -33,6 +33,11 @@ CASES: list[tuple[str, str, Any]] = [
     ),
     ("pd.Categorical(['b', 'a'])", "categories", [1, 0]),
     ("pd.Series(np.array([5, 'NaT'], 'M8[s]'))", "timestamps in s", [5]),
+    ("arrow(pa.array([2, None], pa.int32()).cast(pa.date32()))", "dates", [2]),
+    ("arrow(pa.array([2]).cast(pa.time64('us')))", "times of day in µs", [2]),
+    ("arrow(pa.array([[1, 2]]))", "lists", [1, 2]),
+    ("arrow(pa.array([{'name': 1}]))", "structs", [1]),
+    ("arrow(pa.array([b'ab']))", "bytes", [97, 98]),
     ("pd.TimedeltaIndex(np.array(['NaT', 5], 'm8[s]'))", "durations in s", [5]),
     ("pd.PeriodIndex(['1970-01-02', None], freq='D')", "periods", [1]),
     ("pd.CategoricalIndex(['b', 'a'])", "categories", [1, 0]),
@@ -95,6 +100,15 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.nulls(2)", "nulls alone", [7, 7]),
     ("pa.array([[1], [2, 3]])", "lists", [1, 2, 3]),
     ("pa.array([{'name': 1}])", "structs", [1]),
+    ("pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int64()))", "maps", [1]),
+    ("pa.array([pa.MonthDayNano([1, 2, 3])])", "calendar intervals", [[1, 2, 3]]),
+    ("pa.RunEndEncodedArray.from_arrays([2, 3], [1, 2])", "runs", [1, 1, 2]),
+    (
+        "pa.UnionArray.from_dense("
+        "pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])])",
+        "unions",
+        [1],
+    ),
     (
         "pa.StructArray.from_arrays([pa.array([1])], ['a'], mask=pa.array([False]))",
         "structs",
@@ -125,11 +139,20 @@ CASES: list[tuple[str, str, Any]] = [
 LIBRARIES = {"pd": "pandas", "pl": "polars", "pa": "pyarrow", "xr": "xarray"}
 
 
+def stored_by_arrow(array: Any) -> Any:
+    """Return a Series of pandas that has an array of pyarrow."""
+    pandas = requires("pandas")
+    return pandas.Series(array, dtype=pandas.ArrowDtype(array.type))
+
+
 def names(code: str) -> dict[str, Any]:
     """Return the libraries that the code names, and what the advice leaves open."""
     found: dict[str, Any] = {"np": np, "numpy": np, "name": "name", "names": ["a"]}
+    if "arrow(" in code:
+        found["arrow"], code = stored_by_arrow, f"{code} pd."
     for short in re.findall(r"\b(pd|pl|pa|xr)\.", code):
         found[short] = found[LIBRARIES[short]] = requires(LIBRARIES[short])
+    requires("pyarrow.compute")  # which advice names
     found["dtype"] = found["pl"].Int64 if "pl" in found else "int64"
     return found | {"value": 7, "i": 0}
 

@@ -27,7 +27,10 @@ _WORDS = (
     (r"time(32|64)?(\[|$)", "times of day"),
     (r"month_", "calendar intervals"),
     (r"array\(", "rows of one length"),
-    (r"(large_)?list|fixed_size_list|map<", "lists"),
+    (r"(large_)?list|fixed_size_list", "lists"),
+    (r"map<", "maps"),
+    (r"(dense|sparse)_union", "unions"),
+    (r"run_end_encoded", "runs"),
     (r"extension<arrow\.fixed_shape_tensor", "tensors"),
     (r"struct", "structs"),
     (r"(large_)?binary|fixed_size_binary|bytes", "bytes"),
@@ -48,6 +51,7 @@ def of_dtype(dtype: Any) -> str | None:
     """
     name = getattr(dtype, "name", None)
     text = str(name if isinstance(name, str) else dtype).lower()
+    text = text.removesuffix("[pyarrow]")
     for pattern, words in _WORDS:
         if found := re.match(pattern, text):
             if words == "sparse":

@@ -29,6 +29,14 @@ _PANDAS = {
     "numeric dtype if all have numbers",
     "": "x.to_numpy(dtype) with a numeric dtype if each is a number",
 }
+# Of pandas, too, for what pyarrow stores.
+_ARROW_DTYPE = {
+    "dates": "x.{whole}astype('{int}[pyarrow]')",
+    "times of day": "x.{whole}astype('{int}[pyarrow]')",
+    "lists": "x.list.flatten(), all in one row",
+    "structs": "x.struct.field(name)",
+    "bytes": "numpy.frombuffer(x[i], dtype), one by one",
+}
 _POLARS = {
     "strings": "x.cast(polars.Categorical).to_physical(), a number for each",
     "categories": "x.to_physical(), a number for each",
@@ -58,6 +66,10 @@ _PYARROW = {
     "lists": "{array}.flatten(), all in one row",
     "tensors": "{array}",
     "structs": "{array}.flatten()[i]",
+    "maps": "{array}.items, or {array}.keys",
+    "unions": "{array}.field(i)",
+    "runs": "pyarrow.compute.run_end_decode(x)",
+    "calendar intervals": "numpy.array(x.to_pylist())",
     "bytes": "numpy.frombuffer(x[i].as_py(), dtype), one by one",
     "decimals": "x.cast('float64')",
     "nulls alone": "x.cast('float64').fill_null(value)",
@@ -124,6 +136,9 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
         elif not key:
             words = ""
     found = known.get(key, known[""])
+    stored = str(getattr(x, "type", getattr(x, "dtype", "")))
+    if known is _PANDAS and "[pyarrow]" in stored:
+        found = _ARROW_DTYPE.get(key, found)
     if name == "DataFrame" and key not in ("several", "missing", ""):
         found = "its columns, x[name], one by one, for what to pass of each"
     is_series = name == "Series"
@@ -132,7 +147,7 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
         number=number,
         whole="dropna()." if "{whole}" in found and misses(x) else "",
         array=_array(x, name) if known is _PYARROW else "array." if is_series else "",
-        int="int32" if "32" in str(getattr(x, "type", "")) else "int64",
+        int="int32" if "32" in stored else "int64",
     )
     return f" of {words}; pass {text}" if words else f"; pass {text}"
 
