@@ -173,10 +173,7 @@ fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[cold]
 #[inline(never)]
 pub(crate) fn counter(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
-    if snapshot.maker().is_none() {
-        return Ok(None);
-    }
-    if torch::is_tensor(x)? || paddle::counts(x) {
+    if snapshot.maker().is_none() || torch::is_tensor(x)? || paddle::counts(x) {
         return Ok(None);
     }
     adapters::counter(x.py(), snapshot)

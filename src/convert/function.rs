@@ -24,7 +24,7 @@ use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::Device;
-use crate::types::error::Shown;
+use crate::types::error::{Shown, caused};
 
 /// Convert ``x`` to a tensor of another library.
 ///
@@ -177,7 +177,9 @@ pub(crate) fn as_asked<'py>(
             if error.is_instance_of::<PyAttributeError>(x.py())
                 && (x.is_instance_of::<PyType>() || !is_accepted(x)?) =>
         {
-            Err(PyTypeError::new_err(Shown(error.value(x.py())).to_string()))
+            let py = x.py();
+            let named = PyTypeError::new_err(Shown(error.value(py)).to_string());
+            Err(caused(py, named, error.cause(py)))
         }
         found => found,
     }

@@ -62,9 +62,15 @@ pub(crate) fn not_a_class(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
 #[cold]
 pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     let hint = of(x, "missing");
-    PyAttributeError::new_err(format!(
+    let error = PyAttributeError::new_err(format!(
         "{} has no {missing}; {}",
         type_name(&x.get_type()),
         hint.as_deref().unwrap_or("expected a tensor")
-    ))
+    ));
+    // A property of the class may have raised.
+    Python::attach(|py| match x.getattr(missing) {
+        Err(other) if !other.is_instance_of::<PyAttributeError>(py) => other,
+        Err(cause) if x.get_type().hasattr(missing).unwrap_or(false) => caused(py, error, cause),
+        _ => error,
+    })
 }

@@ -7,6 +7,7 @@ import gc
 import re
 import sys
 import weakref
+from functools import partial
 from typing import Any
 
 import dlx
@@ -413,6 +414,21 @@ def test_an_attribute_error_of_a_tensor_is_passed_on() -> None:
 
     with pytest.raises(AttributeError, match=r"^_buffer$"):
         dlx.convert(Broken(), dlx.Tensor)
+
+
+def test_a_property_that_fails_is_the_cause_of_the_error() -> None:
+    """R61: Python takes the AttributeError of a property for an absent attribute."""
+
+    def fail(_: Any) -> Any:
+        raise AttributeError("_buffer")
+
+    cls = type("Broken", (), {"__dlpack__": property(fail)})
+    for call in (dlx.from_dlpack, partial(dlx.convert, to=np.ndarray)):
+        with pytest.raises(
+            (AttributeError, TypeError), match="Broken has no __dlpack__"
+        ) as refused:
+            call(cls())
+        assert str(refused.value.__cause__) == "_buffer"
 
 
 def test_another_device_is_asked_of_the_producer() -> None:

@@ -5,14 +5,14 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 
 use crate::types::error::Error;
 
 /// Maximum number of combinations: a few megabytes.
 const MOST: usize = 1 << 16;
 
-static KEPT: RwLock<Option<HashSet<&'static [i64]>>> = RwLock::new(None);
+static KEPT: Mutex<Option<HashSet<&'static [i64]>>> = Mutex::new(None);
 
 /// The same strides, kept for the life of the process.
 ///
@@ -20,14 +20,8 @@ static KEPT: RwLock<Option<HashSet<&'static [i64]>>> = RwLock::new(None);
 ///
 /// `BufferError` if too many combinations have been kept.
 pub(super) fn keep(strides: &[i64]) -> Result<&'static [i64], Error> {
-    let kept = KEPT.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = kept.as_ref().and_then(|kept| kept.get(strides)) {
-        return Ok(found);
-    }
-    drop(kept);
-    let mut kept = KEPT.write().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = kept.get_or_insert_default();
-    // Another thread may have added them since.
     if let Some(found) = kept.get(strides) {
         return Ok(found);
     }
