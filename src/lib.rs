@@ -98,10 +98,6 @@ mod _core {
         crate::cpython::fork::watch();
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         crate::cpython::unwind::park_ending_threads();
-        module.setattr(
-            "__getattr__",
-            wrap_pyfunction!(crate::types::device::__getattr__, module)?,
-        )?;
         let parsed = wrap_pyfunction!(crate::api::from_dlpack::from_dlpack, module)?;
         let tensor = Tensor::class(py)?;
         // R112 to R114: PyO3's base class gets no table, because the table makes objects of the derived class.
@@ -114,6 +110,7 @@ mod _core {
         let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
         of_two::add_entry::<Fast>(module, &convert)?;
         of_two::add_entry::<crate::convert::empty::Fast>(module, &empty)?;
+        // Those of the process: `dlx` may be imported again.
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

@@ -408,13 +408,18 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if "enum" in sys.modules:
-    from ._core import DeviceType
+if TYPE_CHECKING:
+    from ._device_type import DeviceType
+elif "enum" in sys.modules:
+    # That of the process: dlx may be imported again.
+    DeviceType = type(_core.Device("cpu").type)
 else:
     # CPython looks up the names of a module with this function more slowly.
     def __getattr__(name: str) -> object:
-        """Return ``DeviceType``, which is created on first use."""
-        return getattr(_core, name)
+        """Return ``DeviceType``, which is imported on first use."""
+        if name != "DeviceType":
+            raise AttributeError(f"module 'dlx' has no attribute '{name}'")
+        return type(_core.Device("cpu").type)
 
 
 if _environ.get("DLX_TRACE"):

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import IntEnum
 from os import PathLike
 from types import EllipsisType, ModuleType
 from typing import (
@@ -26,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
+from ._device_type import DeviceType
+from ._errors import CopyRefused, CudaError
 from .types import SupportsDLPack, SupportsExchangeAPI
 
 __all__ = [
@@ -156,19 +157,6 @@ class _Queue(Protocol):
     """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
 
     def wait(self) -> object: ...
-
-class CopyRefused(BufferError, ValueError):
-    """``copy=False`` was passed, but the request needs a copy."""
-
-class CudaError(RuntimeError):
-    """A function of the CUDA or HIP driver failed."""
-
-    call: str | None
-    """The name of the function."""
-    code: int | None
-    """The error code that it returned."""
-    name: str | None
-    """The driver's name of the error."""
 
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
@@ -340,29 +328,6 @@ class borrow(Generic[_Lent]):
 
 def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
-
-class DeviceType(IntEnum):
-    """The device types of dlpack.h 1.3, and later ones, equal to their integers."""
-
-    CPU = 1
-    CUDA = 2
-    CUDA_HOST = 3
-    OPENCL = 4
-    VULKAN = 7
-    METAL = 8
-    VPI = 9
-    ROCM = 10
-    ROCM_HOST = 11
-    EXT_DEV = 12
-    CUDA_MANAGED = 13
-    ONEAPI = 14
-    WEBGPU = 15
-    HEXAGON = 16
-    MAIA = 17
-    TRN = 18
-    TPU = 19
-    TPU_HOST = 20
-    ASCEND = 21
 
 @final
 class Device:

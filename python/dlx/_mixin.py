@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
     from typing_extensions import CapsuleType
 
-    from ._core import Device, DeviceType, DType, Tensor, _StreamLike
+    from ._core import Device, DType, Tensor, _StreamLike
+    from ._device_type import DeviceType
 
 __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 

@@ -1,4 +1,4 @@
-//! Devices: the known types and their memory, and `dlx.DeviceType`.
+//! Devices: the known types, their names and their memory.
 
 #![forbid(unsafe_code)]
 
@@ -6,11 +6,11 @@ mod object;
 
 use std::fmt;
 
-use pyo3::exceptions::{PyAttributeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 
 pub(crate) use object::Device;
 
@@ -24,7 +24,7 @@ const DEVICES: &str = "dlx._libraries.devices";
 /// A device type's name in Python, and the meaning of its `data` pointer.
 struct DeviceInfo {
     device_type: DLDeviceType,
-    /// Member of `dlx.DeviceType`; in lower case, the name used in a device's string form.
+    /// As in a device's string form; in upper case, the member of `dlx.DeviceType`.
     name: &'static str,
     /// Whether `data` is an address that a byte offset can be added to, rather than a buffer handle.
     address: bool,
@@ -39,26 +39,26 @@ const fn kind(device_type: DLDeviceType, name: &'static str, address: bool) -> D
 }
 
 const KINDS: [DeviceInfo; 19] = [
-    kind(kDLCPU, "CPU", true),
-    kind(kDLCUDA, "CUDA", true),
-    kind(kDLCUDAHost, "CUDA_HOST", true),
-    kind(kDLOpenCL, "OPENCL", false),
-    kind(kDLVulkan, "VULKAN", false),
-    kind(kDLMetal, "METAL", false),
-    kind(kDLVPI, "VPI", false),
-    kind(kDLROCM, "ROCM", true),
-    kind(kDLROCMHost, "ROCM_HOST", true),
-    kind(kDLExtDev, "EXT_DEV", false),
-    kind(kDLCUDAManaged, "CUDA_MANAGED", true),
-    kind(kDLOneAPI, "ONEAPI", true),
-    kind(kDLWebGPU, "WEBGPU", false),
-    kind(kDLHexagon, "HEXAGON", false),
-    kind(kDLMAIA, "MAIA", false),
-    kind(kDLTrn, "TRN", false),
+    kind(kDLCPU, "cpu", true),
+    kind(kDLCUDA, "cuda", true),
+    kind(kDLCUDAHost, "cuda_host", true),
+    kind(kDLOpenCL, "opencl", false),
+    kind(kDLVulkan, "vulkan", false),
+    kind(kDLMetal, "metal", false),
+    kind(kDLVPI, "vpi", false),
+    kind(kDLROCM, "rocm", true),
+    kind(kDLROCMHost, "rocm_host", true),
+    kind(kDLExtDev, "ext_dev", false),
+    kind(kDLCUDAManaged, "cuda_managed", true),
+    kind(kDLOneAPI, "oneapi", true),
+    kind(kDLWebGPU, "webgpu", false),
+    kind(kDLHexagon, "hexagon", false),
+    kind(kDLMAIA, "maia", false),
+    kind(kDLTrn, "trn", false),
     // Of a later DLPack.
-    kind(DLDeviceType(19), "TPU", false),
-    kind(DLDeviceType(20), "TPU_HOST", false),
-    kind(DLDeviceType(21), "ASCEND", false),
+    kind(DLDeviceType(19), "tpu", false),
+    kind(DLDeviceType(20), "tpu_host", false),
+    kind(DLDeviceType(21), "ascend", false),
 ];
 
 /// The CPU.
@@ -68,8 +68,7 @@ pub(crate) const CPU: DLDevice = DLDevice {
 };
 
 fn kind_named(name: &str) -> Option<&'static DeviceInfo> {
-    let lower = |kind: &DeviceInfo| kind.name.bytes().map(|letter| letter.to_ascii_lowercase());
-    KINDS.iter().find(|&kind| lower(kind).eq(name.bytes()))
+    KINDS.iter().find(|kind| kind.name == name)
 }
 
 fn kind_of(device_type: DLDeviceType) -> Option<&'static DeviceInfo> {
@@ -166,7 +165,7 @@ pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
             match (self.0, kind_of(self.0.device_type)) {
                 (CPU, _) => f.write_str("cpu"),
                 (device, Some(kind)) => {
-                    write!(f, "{}:{}", kind.name.to_lowercase(), device.device_id)
+                    write!(f, "{}:{}", kind.name, device.device_id)
                 }
                 (device, None) => write!(f, "{}:{}", device.device_type.0, device.device_id),
             }
@@ -201,72 +200,14 @@ pub(crate) fn usual(spec: &Bound<'_, PyAny>) -> Option<Option<DLDevice>> {
     }
 }
 
-/// `dlx.DeviceType`, an `IntEnum` of the device types of `dlpack.h`.
-fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static ENUM: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = ENUM.get_or_try_init(py, || {
-        let members = PyDict::new(py);
-        for kind in &KINDS {
-            members.set_item(kind.name, kind.device_type.0)?;
-        }
-        let keywords = PyDict::new(py);
-        keywords.set_item("module", "dlx")?;
-        let class = py.import("enum")?
-            .getattr("IntEnum")?
-            .call(("DeviceType", members), Some(&keywords))?
-            .cast_into::<PyType>()?;
-        class.setattr(
-            "__doc__",
-            "The device types of dlpack.h 1.3, equal to their integers.\n\nTPU, TPU_HOST, ASCEND and numbers above, which \
-             are called TYPE_40 and so on, are of a later DLPack.\nNot equal to a name, which hashes otherwise \
-             than an integer: ``t.device.type.name`` is ``\"CPU\"``,\nand ``t.device`` equals ``\"cpu\"``. Source: the array API.",
-        )?;
-        let unnamed = wrap_pyfunction!(unnamed, py)?;
-        let as_method = py.import("builtins")?.getattr("classmethod")?;
-        class.setattr("_missing_", as_method.call1((unnamed,))?)?;
-        Ok::<_, PyErr>(class.unbind())
-    })?;
-    Ok(class.bind(py))
-}
-
-/// `DeviceType(40)`: a member that its number alone leads to.
-#[pyfunction]
-fn unnamed<'py>(
-    class: &Bound<'py, PyType>,
-    number: &Bound<'py, PyAny>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let later = number.extract::<i32>().ok().filter(|&device_type| {
-        is_later(DLDevice {
-            device_type: DLDeviceType(device_type),
-            device_id: 0,
-        })
-    });
-    let Some(later) = later else {
-        return Ok(None);
-    };
-    let member = (class.py().get_type::<PyInt>()).call_method1("__new__", (class, later))?;
-    member.setattr("_name_", format!("TYPE_{later}"))?;
-    member.setattr("_value_", later)?;
-    Ok(Some(member))
-}
-
-/// Creates `DeviceType` on first use: importing `enum` takes longer than importing the rest of dlx.
-#[pyfunction]
-pub(crate) fn __getattr__<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
-    match name {
-        "DeviceType" => device_type_enum(py).cloned(),
-        _ => Err(PyAttributeError::new_err(format!(
-            "module 'dlx' has no attribute '{name}'"
-        ))),
-    }
-}
-
 /// The member of `dlx.DeviceType`.
 fn device_type_member<'py>(
     py: Python<'py>,
     device_type: DLDeviceType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    device_type_enum(py)?.call1((device_type.0,))
+    static ENUM: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = ENUM.import(py, "dlx._device_type", "DeviceType")?;
+    class.call1((device_type.0,))
 }
 
 /// `(DeviceType, id)`, the result of `__dlpack_device__` (R64).
@@ -283,8 +224,8 @@ pub(crate) fn to_tuple<'py>(py: Python<'py>, device: DLDevice) -> PyResult<Bound
     }
 }
 
-fn names() -> Vec<String> {
-    KINDS.iter().map(|kind| kind.name.to_lowercase()).collect()
+fn names() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
 }
 
 /// What to pass in place of `spec`, as the end of a message; empty if it names nothing that dlx knows.

@@ -12,7 +12,7 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyString, PyType};
 
 use crate::cpython::interpreter;
 use crate::cpython::modules::loaded_class;
@@ -265,33 +265,10 @@ pub(crate) fn is_urgent(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py)
 }
 
-/// A new exception class of dlx.
-fn exception<'py>(
-    name: &str,
-    bases: Bound<'py, PyTuple>,
-    doc: &str,
-    attributes: &[&str],
-) -> PyResult<Py<PyType>> {
-    let py = bases.py();
-    let namespace = PyDict::new(py);
-    namespace.set_item("__module__", "dlx")?;
-    namespace.set_item("__doc__", doc)?;
-    for attribute in attributes {
-        namespace.set_item(attribute, py.None())?;
-    }
-    let class = py.get_type::<PyType>().call1((name, bases, namespace))?;
-    Ok(class.cast_into()?.unbind())
-}
-
-/// `dlx.CopyRefused(BufferError, ValueError)`: both classes that the standard allows for `copy=False` (R58).
+/// `dlx.CopyRefused`, which is both classes that the standard allows for `copy=False` (R58).
 pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = TYPE.get_or_try_init(py, || {
-        let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
-        let doc = "``copy=False`` was passed, but the request cannot be met without a copy.\n\nSource: the array API.";
-        exception("CopyRefused", PyTuple::new(py, bases)?, doc, &[])
-    });
-    Ok(class?.bind(py))
+    TYPE.import(py, "dlx._errors", "CopyRefused")
 }
 
 /// A `dlx.CopyRefused` with this message.
@@ -303,17 +280,10 @@ pub(crate) fn copy_refused(py: Python<'_>, message: String) -> PyErr {
     }
 }
 
-/// `dlx.CudaError(RuntimeError)`: a failed driver call.
+/// `dlx.CudaError`: a failed driver call.
 pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = TYPE.get_or_try_init(py, || {
-        let bases = (py.get_type::<PyRuntimeError>(),);
-        let doc = "A function of the CUDA or HIP driver failed.\n\n``call`` is its name, ``code`` the error code that \
-                   it returned, and ``name`` the name of that code.";
-        let attributes = ["call", "code", "name"];
-        exception("CudaError", bases.into_pyobject(py)?, doc, &attributes)
-    });
-    Ok(class?.bind(py))
+    TYPE.import(py, "dlx._errors", "CudaError")
 }
 
 /// The `dlx.CudaError` of a failure.

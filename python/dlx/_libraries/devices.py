@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from .._core import DeviceType
+from .._device_type import DeviceType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
