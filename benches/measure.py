@@ -1,7 +1,8 @@
 """Time the two sides of a row in turn, in one process, and compare the results.
 
-Nothing is subtracted, because both sides pay for the same loop. The minimum decides a
-ratio, because other load only adds time; the median shows how much there was.
+Nothing is subtracted, because both sides pay for the same loop. A ratio is the median
+of those of the rounds: a round times both sides within 4 ms, so that other load and the
+clock of the processor change both. The minimum of a side is what it takes alone.
 """
 
 import ast
@@ -59,15 +60,16 @@ class Result:
     ours: Timing | str
     theirs: Timing | str
     counts: dict[str, float] = field(default_factory=dict)
+    ratio: float | None = None
 
     @property
     def value(self) -> float | None:
-        """The ratio of minima; for an absolute row, the medians' difference in ms."""
+        """The ratio; for an absolute row, the medians' difference in ms."""
         if isinstance(self.ours, str) or isinstance(self.theirs, str):
             return None
         if self.row.absolute:
             return (self.ours.median - self.theirs.median) / 1e6
-        return self.ours.minimum / self.theirs.minimum
+        return self.ratio
 
 
 def missing(code: str, scope: Scope) -> bool:
@@ -156,4 +158,7 @@ def measure(row: Row, scope: Scope, effort: Effort) -> Result:
         for side, ns in samples.items()
     }
     sides = problems | timings
-    return Result(row, sides["ours"], sides["theirs"], counts)
+    rounds = zip(*samples.values(), strict=True) if len(samples) == 2 else ()
+    ratios = [ours / its for ours, its in rounds]
+    ratio = statistics.median(ratios) if ratios else None
+    return Result(row, sides["ours"], sides["theirs"], counts, ratio)

@@ -19,8 +19,8 @@ AT_ONCE = 2
 VARIABLES = {
     "DLX_REQUIRE_HEAVY": "1",
     "DLX_EVERY": "1",
-    "FUZZ_ROUNDS": "16",
-    "FUZZ_SECONDS": os.environ.get("FUZZ_SECONDS", "60"),
+    "FUZZ_ROUNDS": "12",
+    "FUZZ_SECONDS": os.environ.get("FUZZ_SECONDS", "30"),
 }
 # `make nightly` runs ten times the rounds.
 ROUNDS = {"LIFETIME_ROUNDS": os.environ.get("LIFETIME_ROUNDS", "100000")}

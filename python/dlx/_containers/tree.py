@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import is_
-
 from .. import _core
 
 TYPE_CHECKING = False
@@ -392,7 +390,9 @@ def _is_as_read(tree: Any, parts: Any) -> bool:
     if type(parts) is _registries.Node:
         return True
     held = [item for _, item in _items(tree)]
-    if len(held) > len(parts) or not all(map(is_, held, parts)):
+    if len(held) > len(parts):
+        return False
+    if any(item is not part for item, part in zip(held, parts, strict=False)):
         return False
     names = [name for name in _fields(tree) if hasattr(tree, name)]
     if len(held) + len(names) != len(parts):
