@@ -20,6 +20,7 @@ use crate::stream::usage::{Library, Producer, StreamUsage};
 use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::device;
 use crate::types::error::{Error, type_name};
 
 /// Imports an object that has the interface, ordered as requested; the tensor holds the object.
@@ -69,10 +70,7 @@ pub(super) fn snapshot(
     Ok(Some(checked.with_usage(Source::Python(owner), usage)))
 }
 
-const FIRST: DLDevice = DLDevice {
-    device_type: kDLCUDA,
-    device_id: 0,
-};
+const FIRST: DLDevice = device::of(kDLCUDA, 0);
 
 fn is_cuda(device: DLDevice) -> bool {
     matches!(device.device_type, kDLCUDA | kDLCUDAManaged)

@@ -100,10 +100,7 @@ pub(crate) fn dlpack<'py>(
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let py = x.py();
-    let device = dl_device.map(|(device_type, device_id)| DLDevice {
-        device_type: DLDeviceType(device_type),
-        device_id,
-    });
+    let device = dl_device.map(|(kind, id)| device::of(DLDeviceType(kind), id));
     device.map_or(Ok(()), device::check)?;
     let asked = stream.map(Asked::by_argument);
     let request = Request {

@@ -9,7 +9,8 @@ use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::classes::mixin;
-use crate::convert::function::convert;
+use crate::convert::function::as_asked;
+use crate::convert::source::Options;
 use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
 use crate::exchange::Table;
@@ -90,7 +91,7 @@ pub(crate) fn empty<'py>(
             Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted)?,
             _ => {
                 let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;
-                convert(tensor.as_any(), target.class.as_any(), None, None)?
+                as_asked(tensor.as_any(), target.class.as_any(), &Options::NOTHING)?
             }
         },
     };

@@ -76,9 +76,6 @@ pub(crate) fn py_convert<'py>(
         let how = (x, to, dtype, device, copy, detach, share_readonly);
         return module.call_method1(intern!(py, "convert"), how);
     }
-    if !detach && !share_readonly {
-        return convert(x, to, device, copy);
-    }
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
@@ -140,22 +137,6 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         }),
         None => Ok(x.clone()),
     }
-}
-
-/// Converts without a cast.
-#[inline(always)]
-pub(crate) fn convert<'py>(
-    x: &Bound<'py, PyAny>,
-    to: &Bound<'py, PyAny>,
-    device: Option<&Bound<'py, PyAny>>,
-    copy: Option<bool>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let asked = Options {
-        device: device.map(Device::of).transpose()?,
-        copy,
-        ..Options::NOTHING
-    };
-    as_asked(x, to, &asked)
 }
 
 /// Converts with these options, or a copy if only that can be a tensor; the result may still have to be cast.

@@ -18,6 +18,7 @@ use crate::tensor::checked::Prototype;
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
+use crate::types::device;
 use crate::types::error::Error;
 
 /// Name of the capsule that holds a table (R113).
@@ -301,10 +302,7 @@ unsafe extern "C" fn work_stream<E: Exchange>(
     out_current_stream: *mut *mut c_void,
     exchange: &E,
 ) -> c_int {
-    let device = DLDevice {
-        device_type,
-        device_id,
-    };
+    let device = device::of(device_type, device_id);
     let body = |py: Python<'_>| {
         let stream = exchange.current_work_stream(py, device)?;
         if stream::has_streams(device) {

@@ -305,10 +305,7 @@ pub(crate) fn device_of(
             ),
         )
     })?;
-    let device = DLDevice {
-        device_type: DLDeviceType(device_type),
-        device_id,
-    };
+    let device = device::of(DLDeviceType(device_type), device_id);
     device::check(device)?;
     Ok(device::normal(device))
 }

@@ -17,7 +17,7 @@ use crate::stream::handle::{
 };
 use crate::stream::object::PyStream;
 use crate::stream::order;
-use crate::types::device::Device;
+use crate::types::device::{self, Device};
 use crate::types::error::{Error, Shown, type_name};
 
 /// What a `stream=` argument requests.
@@ -228,11 +228,7 @@ impl PyStream {
         if let Some(device) = device.filter(|&device| !has_streams(device)) {
             return Err(no_streams(device));
         }
-        let first = DLDevice {
-            device_type: kDLCUDA,
-            device_id: 0,
-        };
-        let guess = device.unwrap_or(first);
+        let guess = device.unwrap_or(device::of(kDLCUDA, 0));
         let (handle, owner) = of_any(stream, guess)?;
         if handle == NO_SYNC {
             let message = "stream is -1, which names no stream but asks for no order";

@@ -37,10 +37,7 @@ fn family(device: DLDevice) -> Family {
 /// The device whose streams work on memory of `device`: managed memory has none of its own.
 pub(super) fn device_of_streams(device: DLDevice) -> DLDevice {
     match device.device_type {
-        kDLCUDAManaged => DLDevice {
-            device_type: kDLCUDA,
-            ..device
-        },
+        kDLCUDAManaged => device::of(kDLCUDA, device.device_id),
         _ => device,
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     use std::ptr::without_provenance_mut;
 
     use super::*;
-    use crate::abi::{DLDevice, kDLCUDA, kDLUInt};
+    use crate::abi::{kDLCUDA, kDLUInt};
     use crate::tensor::snapshot::Source;
     use crate::types::dtype::scalar;
 
@@ -156,10 +156,7 @@ mod tests {
             assert_eq!(are_apart(&one, &other)?, expected);
             assert_eq!(are_apart(&other, &one)?, expected);
         }
-        let elsewhere = at(2000, 4, 1).on(DLDevice {
-            device_type: kDLCUDA,
-            device_id: 0,
-        })?;
+        let elsewhere = at(2000, 4, 1).on(device::of(kDLCUDA, 0))?;
         assert!(!are_apart(&one, &elsewhere)?);
         Ok(())
     }

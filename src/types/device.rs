@@ -62,10 +62,15 @@ const KINDS: [DeviceInfo; 19] = [
 ];
 
 /// The CPU.
-pub(crate) const CPU: DLDevice = DLDevice {
-    device_type: kDLCPU,
-    device_id: 0,
-};
+pub(crate) const CPU: DLDevice = of(kDLCPU, 0);
+
+/// The device of this type and id.
+pub(crate) const fn of(device_type: DLDeviceType, device_id: i32) -> DLDevice {
+    DLDevice {
+        device_type,
+        device_id,
+    }
+}
 
 fn kind_named(name: &str) -> Option<&'static DeviceInfo> {
     KINDS.iter().find(|kind| kind.name == name)
@@ -125,11 +130,7 @@ pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Erro
     let device = i32::try_from(device_type)
         .ok()
         .zip(i32::try_from(device_id).ok());
-    let device = device.map(|(device_type, device_id)| DLDevice {
-        device_type: DLDeviceType(device_type),
-        device_id,
-    });
-    match device {
+    match device.map(|(device_type, device_id)| of(DLDeviceType(device_type), device_id)) {
         // Naming the tensor's own device is always accepted.
         Some(device) if device == here || check(device).is_ok() => Ok(device),
         _ => Err(Error::refused(format!(
@@ -182,11 +183,7 @@ fn parse(text: &str) -> Option<DLDevice> {
         Some(kind) => kind.device_type,
         None => number().filter(|&number| kind_of(number).is_none())?,
     };
-    let device_id = canonical(id)?;
-    let device = DLDevice {
-        device_type,
-        device_id,
-    };
+    let device = of(device_type, canonical(id)?);
     check(device).is_ok().then_some(device)
 }
 
@@ -253,10 +250,7 @@ fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
 
 /// The device of this type and id, or an argument error.
 fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
-    let device = DLDevice {
-        device_type: DLDeviceType(device_type),
-        device_id,
-    };
+    let device = of(DLDeviceType(device_type), device_id);
     check(device).map_err(|error| PyValueError::new_err(error.message()))?;
     Ok(device)
 }

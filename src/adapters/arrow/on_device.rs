@@ -74,14 +74,8 @@ fn device_of(array: &ArrowDeviceArray) -> PyResult<DLDevice> {
         device_id,
         ..
     } = *array;
-    let here = DLDevice {
-        device_type,
-        device_id: i32::try_from(device_id).unwrap_or(i32::MAX),
-    };
-    let first = DLDevice {
-        device_id: 0,
-        ..here
-    };
+    let here = device::of(device_type, i32::try_from(device_id).unwrap_or(i32::MAX));
+    let first = device::of(device_type, 0);
     match device_type {
         kDLCPU => Ok(device::CPU),
         // Memory of the host may have the number -1.
@@ -118,10 +112,7 @@ fn check_memory(found: &Found, here: DLDevice) -> PyResult<()> {
     let address = found.meta.data.addr();
     match driver::of(here).and_then(|driver| driver.device_of(address)) {
         Ok(there) if there != here.device_id => {
-            let there = DLDevice {
-                device_id: there,
-                ..here
-            };
+            let there = device::of(here.device_type, there);
             let (here, there) = (device::name(here), device::name(there));
             Err(refused(&format!(
                 "said to be on {here}, and its memory is on {there}"

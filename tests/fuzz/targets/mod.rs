@@ -83,15 +83,19 @@ fn with_python<R>(body: impl FnOnce(&Bound<'_, PyModule>) -> R) -> R {
     Python::attach(|py| {
         let module = MODULE.get_or_try_init(py, || {
             let sys = py.import("sys")?;
-            let core = pyo3::wrap_pymodule!(crate::_core)(py);
-            sys.getattr("modules")?
-                .cast_into::<PyDict>()?
-                .set_item("dlx._core", core)?;
+            let modules = sys.getattr("modules")?.cast_into::<PyDict>()?;
             // As text: Python passes over entries of other types.
             let python = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
             sys.getattr("path")?
                 .cast_into::<PyList>()?
                 .insert(0, python)?;
+            // `_core` imports a module of the package, which imports `_core`.
+            let package = PyModule::new(py, "dlx")?;
+            package.add("__path__", [format!("{python}/dlx")])?;
+            modules.set_item("dlx", package)?;
+            let core = pyo3::wrap_pymodule!(crate::_core)(py);
+            modules.del_item("dlx")?;
+            modules.set_item("dlx._core", core)?;
             let module = PyModule::from_code(py, CODE, c"targets.py", c"targets")?;
             module.add("dlx", py.import("dlx")?)?;
             Ok::<_, PyErr>(module.unbind())
