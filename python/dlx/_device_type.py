@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from operator import index
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["DeviceType"]
 
@@ -39,10 +44,14 @@ class DeviceType(IntEnum):
     ASCEND = 21
 
     @classmethod
-    def _missing_(cls, value: object) -> DeviceType | None:
+    def _missing_(cls, value: Any) -> DeviceType | None:
         """Return the member that a number of a later DLPack alone leads to."""
-        if not isinstance(value, int) or not cls.ASCEND < value < 2**31:
+        try:
+            number = index(value)
+        except TypeError:
             return None
-        member = int.__new__(cls, value)
-        member._name_, member._value_ = f"TYPE_{value}", value
+        if not cls.ASCEND < number < 2**31:
+            return None
+        member = int.__new__(cls, number)
+        member._name_, member._value_ = f"TYPE_{number}", number
         return member

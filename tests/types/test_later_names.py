@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import dlx
 import numpy as np
@@ -94,6 +94,7 @@ def test_device_types_have_names_and_numbers() -> None:
     assert (kind.name, kind.value, int(kind)) == ("TYPE_40", 40, 40)
     assert isinstance(kind, dlx.DeviceType)
     assert pickle.loads(pickle.dumps(kind)) == kind == dlx.DeviceType(40)
+    assert dlx.DeviceType(cast("int", np.int64(40))).name == "TYPE_40"
     wrongs: list[Any] = [0, 5, -1, 2**31, "x"]
     for wrong in wrongs:
         with pytest.raises(ValueError, match="is not a valid DeviceType"):
