@@ -85,7 +85,11 @@ impl Loan {
         for (_, earlier) in &mut self.ordered {
             earlier.ask_again();
         }
-        let (mut snapshot, library, now) = lend(x, self.stream.as_ref(), wanted)?;
+        let lent = lend(x, self.stream.as_ref(), wanted);
+        let (mut snapshot, library, now) = lent.map_err(|error| match written {
+            Some(_) => writing::advised(x.py(), error),
+            None => error,
+        })?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
             if snapshot.may_have_maker() {

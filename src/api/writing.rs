@@ -3,11 +3,14 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::copy::request::{Asked, Request};
+use crate::cpython::lookup::is_static;
+use crate::exchange::Table;
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;
@@ -16,7 +19,7 @@ use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{is_urgent, type_name};
+use crate::types::error::{Shown, copy_refused, is_urgent, type_name};
 use crate::types::layout;
 use crate::{adapters, stream};
 
@@ -29,10 +32,44 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
     if let Some(why) = refusal(x, &snapshot)? {
         return Err(PyBufferError::new_err(format!("{name} {why}")));
     }
+    if moves(x, &snapshot)? {
+        let message = format!(
+            "{name} is of {}, which exports other memory each time, so what is written would be lost; pass the memory \
+             that it is made of",
+            type_name(&x.get_type())
+        );
+        return Err(copy_refused(x.py(), message));
+    }
     Ok(match snapshot.is_protected() {
         true => snapshot.writable()?,
         false => snapshot,
     })
+}
+
+/// Whether `x` computes what it exports, as a property or a `__dlpack__` in Python may: then it is elsewhere the next time.
+fn moves(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
+    let inner = inner_of(x)?;
+    let class = inner.get_type();
+    let is_its_own = numpy::is_ndarray(&inner) || !Table::is_absent(&class) || is_static(&class);
+    if snapshot.size() == 0 || is_its_own && (x.is(&inner) || inner_of(x)?.is(&inner)) {
+        return Ok(false);
+    }
+    Ok(lend_unordered(x)?.meta().data != snapshot.meta().data)
+}
+
+/// `error`, of what is written to, with a note where what its advice makes may be a copy, which alone holds the result.
+#[cold]
+pub(crate) fn advised(py: Python<'_>, error: PyErr) -> PyErr {
+    let text = Shown(error.value(py)).to_string();
+    if error.is_instance_of::<PyBufferError>(py) && text.contains("; pass ") {
+        let note = "a copy would keep what is written: let the kernel write to dlx.empty(shape, dtype), and copy that to out";
+        // Without the note the error still says enough.
+        error
+            .value(py)
+            .call_method1(intern!(py, "add_note"), (note,))
+            .ok();
+    }
+    error
 }
 
 /// The reason why the tensor of `x` must not be written; `None` if it may.
@@ -190,7 +227,7 @@ pub(crate) fn written<'py>(
     x: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, Tensor>)> {
     let py = x.py();
-    let lent = lend_unordered(x)?;
+    let lent = lend_unordered(x).map_err(|error| advised(py, error))?;
     // Refused where its library would not learn of it.
     counter(x, &lent)?;
     if !lent.has(MAYBE_READ_ONLY) {

@@ -238,6 +238,23 @@ def test_an_object_that_exports_other_memory_each_time_is_no_out() -> None:
         fill(out=Computed())
 
 
+def test_each_of_several_outs_is_written_in_place() -> None:
+    """docs/bridge.md: `*out` is a parameter of that name."""
+
+    @dlx.bridge(np.ndarray)
+    def fill(x: Any, *out: Any) -> None:
+        for each in out:
+            each[:] = x
+
+    first, second = dlx.empty(3, "float64"), dlx.empty(3, "float64")
+    fill(np.ones(3), first, second)
+    assert first.tolist() == second.tolist() == [1, 1, 1]
+    sealed = dlx.from_dlpack(np.broadcast_to(np.float64(0), (1,)))
+    for given in ((sealed,), (first, sealed)):
+        with pytest.raises(BufferError, match="is read-only"):
+            fill(np.ones(3), *given)
+
+
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_an_out_that_stays_where_it_is_is_given_back(size: int) -> None:
     torch = requires("torch")

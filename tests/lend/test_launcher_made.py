@@ -198,6 +198,43 @@ def test_a_function_without_argtypes_is_refused(
     assert repr(tensors) == "<dlx.launcher of memmove>"
 
 
+def test_a_type_of_c_that_cuts_addresses_is_no_out() -> None:
+    """ctypes: it drops the upper bits in silence."""
+    memmove = ctypes.CDLL(None).memmove
+    memmove.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+    with pytest.raises(TypeError, match="c_int at position 0, which cuts addresses"):
+        dlx.launcher(memmove, out=0)
+    memmove.argtypes = [ctypes.c_size_t, np.ctypeslib.ndpointer(), ctypes.c_size_t]
+    dlx.launcher(memmove, out=[0, 1])
+
+
+def kernel(x: Any, y: Any = None) -> Any:
+    """A kernel."""
+    return x, y
+
+
+def default(x: Any, y: Any = np.ones(3)) -> Any:  # noqa: B008
+    """A kernel with a tensor of its own."""
+    return x, y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        functools.partial(kernel, np.ones(3)),
+        functools.partial(kernel, y=dlx.empty(3, "int8")),
+        functools.partial(functools.partial(kernel, np.ones(3)), 4),
+        default,
+    ],
+    ids=["position", "name", "twice", "default"],
+)
+def test_a_tensor_that_no_call_passes_is_refused(function: Any) -> None:
+    """docs/launcher.md, Refused: it would be neither checked nor converted."""
+    with pytest.raises(TypeError, match="which dlx neither checks nor converts"):
+        dlx.launcher(function)
+    dlx.launcher(functools.partial(kernel, 3, y="n"))
+
+
 @pytest.mark.parametrize(
     "options",
     [{"out": "y"}, {"out": ["x", 3]}, {"out": -1}, {"dtype": {"y": "int8"}}],

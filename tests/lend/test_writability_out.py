@@ -253,3 +253,71 @@ def test_the_tensor_that_is_written_is_the_one_that_was_asked() -> None:
     with pytest.raises(BufferError, match="out is read-only"):
         write(out=out)
     assert array.tolist() == [0, 0, 0]
+
+
+class Computed(dlx.ExchangeMixin, exchange="data"):
+    """A class that exports what it computes."""
+
+    def __init__(self, array: Array) -> None:
+        """Keep what is computed of."""
+        self.array = array
+
+    @property
+    def data(self) -> Array:
+        """Another array each time."""
+        return self.array * 2
+
+
+class Viewed(Computed):
+    """A class that exports a new view of its memory each time."""
+
+    @property
+    def data(self) -> Array:
+        """The same memory."""
+        return self.array[:]
+
+
+class ByPython:
+    """The same as `Computed`, of no base class."""
+
+    def __init__(self, array: Array) -> None:
+        """Keep what is computed of."""
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export another array each time."""
+        return (self.array * 2).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """On the CPU."""
+        return (1, 0)
+
+
+def launched(out: Any) -> None:
+    """Write 7 by a launcher."""
+    launch = dlx.launcher(lambda out: np.from_dlpack(out).fill(7), give="tensor", out=0)
+    launch(out)
+
+
+@pytest.mark.parametrize("way", [lend, written, launched])
+@pytest.mark.parametrize("cls", [Computed, ByPython])
+def test_what_is_computed_is_no_out(way: Any, cls: Any) -> None:
+    """docs/launcher.md, Refused: what is written would be lost."""
+    with pytest.raises(dlx.CopyRefused, match="exports other memory each time"):
+        way(cls(np.ones(3)))
+
+
+@pytest.mark.parametrize("way", [lend, written, launched])
+def test_a_view_that_is_made_each_time_is_an_out(way: Any) -> None:
+    array = np.ones(3)
+    way(Viewed(array))
+    assert array.tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize("way", [lend, launched])
+def test_no_copy_is_advised_for_out_alone(way: Any) -> None:
+    """docs/launcher.md, Refused: a copy would keep the result."""
+    out = np.ma.array(np.ones(3), mask=[0, 1, 0])
+    with pytest.raises(BufferError, match=r"pass x\.filled") as refused:
+        way(out)
+    assert any("copy that to out" in note for note in refused.value.__notes__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import dlx
 import numpy as np
 import pytest
 from support.optional_libraries import requires
@@ -106,6 +107,38 @@ def test_a_tensor_that_records_gradients_is_lent_and_not_kept(
     with pytest.raises(BufferError, match=text.replace("x: ", "")):
         image.import_like(x, None)
     image.import_like(x.detach(), None)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:FutureWarning")  # torch's own
+def test_a_tangent_of_forward_mode_is_not_lost(image: Any, torch: Any) -> None:
+    """R125: as for what requires grad; a kernel that reads alone may ignore it."""
+    forward = torch.autograd.forward_ad
+    text = r"^x: it has a tangent; pass x\.detach\(\)$"
+    with forward.dual_level():
+        x = forward.make_dual(torch.ones(3), torch.full((3,), 10.0))
+        image.look(x)
+        for flags in (NO_GRAD, WRITE):
+            with pytest.raises(BufferError, match=text):
+                image.look(x, flags)
+            image.look(x.detach(), flags)
+        with pytest.raises(BufferError, match="it has a tangent"):
+            image.import_like(x, None)
+    image.look(x, NO_GRAD)  # its level has ended
+
+
+def test_what_holds_a_tensor_that_records_is_asked_for_it(
+    image: Any, torch: Any
+) -> None:
+    """R125: the export of a class with a table knows what its view does not."""
+
+    class Held(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    image.look(Held(torch.ones(3, requires_grad=True)))
+    with pytest.raises(BufferError, match="requires grad"):
+        image.look(Held(torch.ones(3, requires_grad=True)), NO_GRAD)
+    image.look(Held(torch.ones(3)), NO_GRAD)
 
 
 @pytest.mark.parametrize(

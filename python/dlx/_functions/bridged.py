@@ -61,6 +61,8 @@ class _Arguments:
         if isinstance(nin, int) and isinstance(nargs, int):
             # A ufunc, which takes any number of them by position.
             self.outs = range(nin, nargs)
+        elif any(p.name == "out" and p.kind is p.VAR_POSITIONAL for p in parameters):
+            self.outs = range(len(names), maxsize)
         else:
             self.outs = range(first, first + 1)
         self.out = self.outs.start

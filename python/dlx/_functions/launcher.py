@@ -56,7 +56,16 @@ def launched(
             "32-bit ints; set them first, as [ctypes.c_void_p, ...]"
         )
     parameters = _Parameters(function)
+    for x in parameters.bound():
+        if _core.is_tensor(x):
+            raise TypeError(
+                f"{_name(function)} gets a {_core.type_name(type(x))} by functools."
+                "partial or a default, which dlx neither checks nor converts; pass it "
+                "in each call"
+            )
     parameters.write([out] if isinstance(out, (str, int)) else out)
+    if give == "address" and foreign is function:
+        _refuse_narrow(function, parameters.out)
     said = {
         option: parameters.each(option, value)
         if isinstance(value, (Mapping, list))
@@ -93,6 +102,20 @@ def _of_ctypes(function: Any) -> Any:
     bases = {(base.__module__, base.__name__) for base in type(function).__mro__}
     is_loaded = bases & {("_ctypes", "CFuncPtr"), ("_ctypes", "PyCFuncPtr")}
     return function if is_loaded else None
+
+
+def _refuse_narrow(function: Any, positions: Iterable[str | int]) -> None:
+    """Refuse types of C that cut an address, which a kernel would write to."""
+    import ctypes
+
+    for at in positions:
+        kind = function.argtypes[at]
+        is_simple = isinstance(kind, type) and issubclass(kind, ctypes._SimpleCData)
+        if is_simple and ctypes.sizeof(kind) < ctypes.sizeof(ctypes.c_void_p):
+            raise TypeError(
+                f"argtypes of {_name(function)} has {kind.__name__} at position {at}, "
+                "which cuts addresses; expected ctypes.c_void_p there"
+            )
 
 
 _MOST = 255  # arguments that a position may name
@@ -196,6 +219,12 @@ class _Parameters:
         self.takes_stream = kinds.get("stream") in named
         self.out: dict[str | int, bool] = {}
         self.defaults = {p.name: p.default for p in found if p.name not in self.others}
+
+    def bound(self) -> list[Any]:
+        """Return what calls need not pass: defaults, and arguments of a partial."""
+        of = self.function
+        given = of.args if isinstance(of, functools.partial) else ()
+        return [*given, *self.defaults.values()]
 
     @property
     def names(self) -> list[str | int]:
