@@ -317,7 +317,7 @@ def test_a_view_that_is_made_each_time_is_an_out(way: Any) -> None:
 @pytest.mark.parametrize("way", [lend, launched])
 def test_no_copy_is_advised_for_out_alone(way: Any) -> None:
     """docs/launcher.md, Refused: a copy would keep the result."""
-    out = np.ma.array(np.ones(3), mask=[0, 1, 0])
+    out = np.ma.array(np.ones(3), mask=[False, True, False])
     with pytest.raises(BufferError, match=r"pass x\.filled") as refused:
         way(out)
     assert any("copy that to out" in note for note in refused.value.__notes__)
