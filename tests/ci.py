@@ -19,7 +19,7 @@ AT_ONCE = 2
 VARIABLES = {
     "DLX_REQUIRE_HEAVY": "1",
     "DLX_EVERY": "1",
-    "FUZZ_ROUNDS": "12",
+    "FUZZ_ROUNDS": "8",
     "FUZZ_SECONDS": os.environ.get("FUZZ_SECONDS", "30"),
 }
 # `make nightly` runs ten times the rounds.

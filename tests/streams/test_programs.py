@@ -54,9 +54,9 @@ DRAWN: list[Step] = [
 # The same programs each time: a failure shows again, and a change that is not at fault
 # does not fail.
 MORE = int(os.environ.get("DLX_MORE_PROGRAMS", "0"))
-COUNT = 2000 if os.environ.get("DLX_EVERY") else 400
+COUNT = 1200 if os.environ.get("DLX_EVERY") else 400
 # Of fewer than 550, some of dlx's paths are not in five.
-SEEDED = 1000 if os.environ.get("DLX_EVERY") else 600
+SEEDED = 800 if os.environ.get("DLX_EVERY") else 600
 
 
 @settings(max_examples=MORE or COUNT, derandomize=not MORE, database=None)
