@@ -99,6 +99,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.array([True, None])", "numbers and nulls", [1, 1]),
     ("pa.nulls(2)", "nulls alone", [7, 7]),
     ("pa.array([[1], [2, 3]])", "lists", [1, 2, 3]),
+    (
+        "pa.array([[1, 2], None, [5, 6]], pa.list_(pa.int64(), 2))",
+        "lists",
+        [1, 2, 5, 6],
+    ),
     ("pa.array([{'name': 1}])", "structs", [1]),
     ("pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int64()))", "maps", [1]),
     ("pa.array([pa.MonthDayNano([1, 2, 3])])", "calendar intervals", [[1, 2, 3]]),

@@ -15,7 +15,7 @@ __all__ = ["advice"]
 
 _PANDAS = {
     "strings": "x.astype('category').{cat}codes, a number for each",
-    "categories": "x.{cat}codes, a number for each",
+    "categories": "x.{cat}codes, a number for each and -1 for none",
     "numeric categories": "x.astype('{number}').fillna(value)",
     "timestamps": "x.{whole}astype('int64')",
     "dates": "x.{whole}astype('int64')",
@@ -63,7 +63,7 @@ _PYARROW = {
     "times of day": "x.cast('{int}')",
     "booleans": "x.to_numpy(zero_copy_only=False)",
     "booleans and nulls": "x.fill_null(value).to_numpy(zero_copy_only=False)",
-    "lists": "{array}.flatten(), all in one row",
+    "lists": "{array}.drop_null().flatten(), what is there in one row",
     "tensors": "{array}",
     "structs": "{array}.flatten()[i]",
     "maps": "{array}.items, or {array}.keys",
