@@ -10,7 +10,6 @@ use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::lookup::is_static;
-use crate::exchange::Table;
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;
@@ -49,8 +48,8 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
 /// Whether `x` computes what it exports, as a property or a `__dlpack__` in Python may: then it is elsewhere the next time.
 fn moves(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     let inner = inner_of(x)?;
-    let class = inner.get_type();
-    let is_its_own = numpy::is_ndarray(&inner) || !Table::is_absent(&class) || is_static(&class);
+    // A class may have a table by inheritance, and a `__dlpack__` of its own.
+    let is_its_own = cache::way(&inner)?.leads() || is_static(&inner.get_type());
     if snapshot.size() == 0 || is_its_own && (x.is(&inner) || inner_of(x)?.is(&inner)) {
         return Ok(false);
     }

@@ -206,6 +206,7 @@ def test_a_type_of_c_that_cuts_addresses_is_no_out() -> None:
         dlx.launcher(memmove, out=0)
     memmove.argtypes = [ctypes.c_size_t, np.ctypeslib.ndpointer(), ctypes.c_size_t]
     dlx.launcher(memmove, out=[0, 1])
+    dlx.launcher(memmove, out="args")
 
 
 def kernel(x: Any, y: Any = None) -> Any:

@@ -109,6 +109,8 @@ def _refuse_narrow(function: Any, positions: Iterable[str | int]) -> None:
     import ctypes
 
     for at in positions:
+        if not isinstance(at, int):
+            continue  # all of them, lengths too
         kind = function.argtypes[at]
         is_simple = isinstance(kind, type) and issubclass(kind, ctypes._SimpleCData)
         if is_simple and ctypes.sizeof(kind) < ctypes.sizeof(ctypes.c_void_p):
