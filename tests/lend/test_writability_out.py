@@ -321,3 +321,16 @@ def test_no_copy_is_advised_for_out_alone(way: Any) -> None:
     with pytest.raises(BufferError, match=r"pass x\.filled") as refused:
         way(out)
     assert any("copy that to out" in note for note in refused.value.__notes__)
+
+
+@pytest.mark.parametrize("way", [lend, written, launched])
+def test_a_subclass_that_computes_is_no_out(way: Any) -> None:
+    """Its class has torch's table, and exports by its own method."""
+    torch = requires("torch")
+
+    class Doubled(torch.Tensor):  # type: ignore[misc]
+        def __dlpack__(self, **options: Any) -> Any:
+            return (self.as_subclass(torch.Tensor) * 2).__dlpack__(**options)
+
+    with pytest.raises(dlx.CopyRefused, match="exports other memory each time"):
+        way(torch.ones(3).as_subclass(Doubled))
