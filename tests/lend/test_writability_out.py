@@ -328,7 +328,7 @@ def test_a_subclass_that_computes_is_no_out(way: Any) -> None:
     """Its class has torch's table, and exports by its own method."""
     torch = requires("torch")
 
-    class Doubled(torch.Tensor):  # type: ignore[misc]
+    class Doubled(torch.Tensor):  # type: ignore[name-defined]
         def __dlpack__(self, **options: Any) -> Any:
             return (self.as_subclass(torch.Tensor) * 2).__dlpack__(**options)
 
