@@ -326,9 +326,9 @@ def test_no_copy_is_advised_for_out_alone(way: Any) -> None:
 @pytest.mark.parametrize("way", [lend, written, launched])
 def test_a_subclass_that_computes_is_no_out(way: Any) -> None:
     """Its class has torch's table, and exports by its own method."""
-    torch = requires("torch")
+    torch: Any = requires("torch")
 
-    class Doubled(torch.Tensor):  # type: ignore[name-defined]
+    class Doubled(torch.Tensor):  # type: ignore[misc]
         def __dlpack__(self, **options: Any) -> Any:
             return (self.as_subclass(torch.Tensor) * 2).__dlpack__(**options)
 
