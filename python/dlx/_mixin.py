@@ -413,13 +413,17 @@ class ArrayInterfaceMixin:
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.
         """
-        array = _core.exported(self).numpy()
-        if dtype is None and not copy:
-            return array
-        import numpy as np
+        return as_array(_core.exported(self).numpy(), dtype, copy)
 
-        if copy:
-            return np.array(array, dtype=dtype, copy=True)
-        if copy is False and array.dtype != np.dtype(dtype):
-            raise ValueError(f"copy=False, but {array.dtype} is not {np.dtype(dtype)}")
-        return np.asarray(array, dtype=dtype)
+
+def as_array(array: NDArray[Any], dtype: DTypeLike | None, copy: bool | None) -> Any:
+    """Return what ``__array__`` does, of the array that shares the memory."""
+    if dtype is None and not copy:
+        return array
+    import numpy as np
+
+    if copy:
+        return np.array(array, dtype=dtype, copy=True)
+    if copy is False and array.dtype != np.dtype(dtype):
+        raise ValueError(f"copy=False, but {array.dtype} is not {np.dtype(dtype)}")
+    return np.asarray(array, dtype=dtype)

@@ -1,9 +1,12 @@
-//! Iteration over a tensor: its parts along the first dimension.
+//! A tensor as a sequence: its parts along the first dimension, and that they are compared with nothing.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyComplex, PyList, PyTuple};
 
+use crate::api::from_dlpack::is_of_tensors;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
@@ -20,4 +23,27 @@ pub(super) fn iterator<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, 
     let made = unsafe { ffi::PySeqIter_New(tensor.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(tensor.py(), made) }
+}
+
+/// By identity, or what `x` makes of it.
+///
+/// # Errors
+///
+/// `TypeError` for numbers, sequences and tensors, which are expected to be compared with the elements.
+pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let py = tensor.py();
+    // NumPy's own compare the elements.
+    let names = [
+        intern!(py, "__array_ufunc__"),
+        intern!(py, "__array_struct__"),
+    ];
+    let is_free = x.is(tensor) || x.hasattr(names[0])? || x.hasattr(names[1])?;
+    let is_list = x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>();
+    let is_number = x.is_instance_of::<PyComplex>() || x.hasattr(intern!(py, "__float__"))?;
+    if !is_free && (is_list || is_number || is_of_tensors(x)?) {
+        return Err(PyTypeError::new_err(
+            "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array",
+        ));
+    }
+    Ok(py.NotImplemented())
 }

@@ -4,20 +4,19 @@ pub(crate) mod requested;
 
 use std::ffi::c_int;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
-use crate::api::parts::{first_extent, iterator};
+use crate::api::parts::{compared, first_extent, iterator};
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
-use crate::tensor::numpy::as_array;
 use crate::tensor::object::Tensor;
 use crate::tensor::{array_interface, buffer, bytes, element, indexing, repr};
 use crate::types::device::{self, Device};
@@ -49,7 +48,7 @@ impl Tensor {
         self.described().size()
     }
 
-    /// Bytes of the elements alone, as in dlpack.h; for packed sub-byte elements the total is rounded up.
+    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up. Source: dlpack.h.
     #[getter]
     fn nbytes(&self) -> i64 {
         self.described().nbytes()
@@ -175,8 +174,8 @@ impl Tensor {
 
     /// Return the tensor on ``device``, or a copy if ``copy=True``; the tensor itself if nothing has to change.
     ///
-    /// A copy to a device runs on dlx's current stream; a copy to the host is complete on return. Raises ``BufferError``
-    /// if dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the copy.
+    /// A copy to a device runs on dlx's current stream; one to the host is complete on return. Raises ``BufferError`` if
+    /// dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the copy.
     #[pyo3(signature = (*, device=None, copy=None))]
     fn to<'py>(
         slf: &Bound<'py, Self>,
@@ -252,15 +251,15 @@ impl Tensor {
 
     /// Return a NumPy array that shares the memory, or a copy if ``copy=True`` or of another ``dtype``.
     ///
-    /// For libraries that know no better protocol, such as pandas. Raises ``ValueError`` if ``copy=False`` rules out the
-    /// copy, and the exceptions of `numpy`.
+    /// For libraries such as pandas. Raises ``ValueError`` if ``copy=False`` rules out the copy, and as `numpy` does.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         slf: &Bound<'py, Self>,
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        as_array(slf, dtype, copy)
+        let module = slf.py().import(intern!(slf.py(), "dlx._mixin"))?;
+        module.call_method1("as_array", (numpy::of(slf)?, dtype, copy))
     }
 
     /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.
@@ -283,10 +282,9 @@ impl Tensor {
 
     /// The elements chosen by ints, slices, ``None`` and ``...``, as a `Tensor` over the same memory.
     ///
-    /// An int gives a tensor without that dimension, also if none is left. The part keeps the memory alive, and shares
-    /// the streams of the tensor. That of a lent tensor is for the block, too, although nothing ends it. Raises
-    /// ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed elements
-    /// that do not begin with a byte.
+    /// An int removes its dimension, also the last. The part keeps the memory alive, and shares the streams of the
+    /// tensor. That of a lent tensor is for the block, too, although nothing ends it. Raises ``IndexError`` for an index
+    /// out of bounds, ``TypeError`` for other objects, ``BufferError`` for packed elements within a byte.
     fn __getitem__(slf: &Bound<'_, Self>, index: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let snapshot = indexing::part(slf.get().snapshot()?, index)?;
         Self::part(slf, snapshot).map(Bound::unbind)
@@ -296,10 +294,12 @@ impl Tensor {
         iterator(slf)
     }
 
-    fn __contains__(&self, _value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let message =
-            "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array";
-        Err(PyTypeError::new_err(message))
+    fn __richcmp__(slf: &Bound<'_, Self>, x: Py<PyAny>, _op: CompareOp) -> PyResult<Py<PyAny>> {
+        compared(slf, x.bind(slf.py()))
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> usize {
+        slf.as_ptr().addr() >> 4
     }
 
     /// For ``pickle``: `dlx.pickling` says what becomes of the tensor.

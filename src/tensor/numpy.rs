@@ -2,8 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
-use pyo3::intern;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
@@ -14,28 +13,6 @@ use crate::tensor::object::Tensor;
 use crate::types::dtype::numpy_dtype;
 use crate::types::error::caused;
 use crate::types::{device, dtype};
-
-/// Implements `Tensor.__array__`, as NumPy calls it.
-pub(crate) fn as_array<'py>(
-    slf: &Bound<'py, Tensor>,
-    dtype: Option<&Bound<'py, PyAny>>,
-    copy: Option<bool>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let array = to_numpy(slf)?;
-    let name = intern!(array.py(), "dtype");
-    let other = match dtype {
-        Some(dtype) => !array.getattr(name)?.eq(dtype)?,
-        None => false,
-    };
-    match (dtype, copy) {
-        (Some(_), Some(false)) if other => Err(PyValueError::new_err(
-            "copy=False, but another dtype takes a copy",
-        )),
-        (Some(dtype), _) if other => array.call_method1("astype", (dtype,)),
-        (_, Some(true)) => array.call_method0("copy"),
-        _ => Ok(array),
-    }
-}
 
 /// Implements [`Tensor::numpy`].
 pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {

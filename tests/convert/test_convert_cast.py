@@ -383,3 +383,16 @@ def test_a_name_that_is_right_is_not_proposed(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ModuleNotFoundError) as raised:
         dlx.convert(np.ones(2), "warp")
     assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_elements_of_four_bits_of_jax_are_cast_by_it(to: str) -> None:
+    """JAX raises RuntimeError where it exports them."""
+    requires("torch")
+    jnp = requires("jax.numpy")
+    x = jnp.array([1, -2], dtype=jnp.int4)
+    made = dlx.convert(x, to, dtype="int8")
+    assert dlx.from_dlpack(made).dtype == "int8"
+    assert made.tolist() == [1, -2]
+    with pytest.raises(RuntimeError, match="no DLPack equivalent"):
+        dlx.convert(x, to)

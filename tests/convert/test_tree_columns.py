@@ -30,6 +30,8 @@ TAKEN = [
     "xr.DataArray([[1, 2]]).variable",
     "pa.array([1, 2])",
     "pa.chunked_array([[1, 2]])",
+    "pd.Series([1, 2], dtype=pd.CategoricalDtype(pd.array([1, 2])))",
+    "pd.DataFrame({'a': pd.Categorical(pd.array([2, 1]))})",
 ]
 LEFT = [
     "pd.Series(['a', 'b'])",
@@ -42,10 +44,12 @@ LEFT = [
     "pd.MultiIndex.from_tuples([(1, 2), (3, 4)])",
     "pd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})",
     "pd.DataFrame({'a': ['x', 'y']})",
+    "pd.DataFrame({'a': pd.Categorical(['x', 'y'])})",
     "pl.Series(['a', 'b'])",
     "pl.Series(['a', 'b'], dtype=pl.Categorical)",
     "pl.Series([1, 2]).cast(pl.Date)",
     "pl.Series([[1], [2, 3]])",
+    "pl.Series([['a']], dtype=pl.Array(pl.String, 1))",
     "pl.LazyFrame({'a': [1]})",
     "pl.DataFrame({'a': [1], 'b': [0.5]})",
     "xr.DataArray(['a', 'b'])",
@@ -62,6 +66,10 @@ REFUSED = [
     "pd.array([1, None])",
     "pl.Series([1, None])",
     "pa.chunked_array([[1, None]])",
+    "pd.Series([1, None], dtype='category')",
+    "pd.Series([True, None], dtype='category')",
+    "pl.Series([[1], None], dtype=pl.Array(pl.Int64, 1))",
+    "pa.array([1, None]).dictionary_encode()",
 ]
 
 

@@ -31,6 +31,7 @@ CASES: list[tuple[str, str, Any]] = [
         "numeric categories and nulls",
         [1, 7],
     ),
+    ("pd.Series([True, None], dtype='category')", "categories and nulls", [1, 1]),
     ("pd.Categorical(['b', 'a'])", "categories", [1, 0]),
     ("pd.Series(np.array([5, 'NaT'], 'M8[s]'))", "timestamps in s", [5]),
     ("arrow(pa.array([2, None], pa.int32()).cast(pa.date32()))", "dates", [2]),
@@ -87,6 +88,12 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.chunked_array([['red'], ['blue']])", "strings", [0, 1]),
     ("pa.array(['a', 'b']).dictionary_encode()", "categories", [0, 1]),
     ("pa.chunked_array([pa.array(['a']).dictionary_encode()])", "categories", [0]),
+    ("pa.array([5, 6]).dictionary_encode()", "numeric categories", [5, 6]),
+    (
+        "pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))",
+        "an extension type",
+        [1, 0],
+    ),
     ("pa.array([3], pa.timestamp('us'))", "timestamps in µs", [3]),
     ("pa.chunked_array([pa.array([3], pa.duration('s'))])", "durations in s", [3]),
     ("pa.array([3], pa.date32())", "dates", [3]),
@@ -190,3 +197,32 @@ def test_the_error_names_the_elements_and_its_advice_is_taken(
     made = eval(text, known)
     found = dlx.from_dlpack(made)
     assert np.asarray(found).astype("int64").tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "code", ["np.array(['NaT'], 'M8[s]')", "xr.DataArray(np.array(['NaT'], 'M8[ns]'))"]
+)
+def test_the_advice_for_dates_says_what_becomes_of_nat(code: str) -> None:
+    """R61: it is a number that a model would take."""
+    with pytest.raises(BufferError) as refused:
+        dlx.from_dlpack(eval(code, names(code)))
+    texts = [str(refused.value), *getattr(refused.value, "__notes__", ())]
+    assert "the least int64 for NaT" in texts[-1]
+    assert np.array(["NaT"], "M8[s]").view("int64")[0] == np.iinfo("int64").min
+
+
+def test_a_table_of_categories_is_refused() -> None:
+    """R61: by the same exception as one of strings."""
+    pandas = requires("pandas")
+    x = pandas.DataFrame({"a": pandas.Categorical(["b", "a"])})
+    with pytest.raises(BufferError, match="has categories; expected numbers"):
+        dlx.from_dlpack(x)
+
+
+def test_elements_without_fields_are_viewed() -> None:
+    """R61: a dtype of bytes alone has no name to pass."""
+    requires("torch")
+    x = np.array([5, 6], "i4").view("V4")
+    with pytest.raises(BufferError, match=r"or x\.view\(dtype\)"):
+        dlx.convert(x, "torch")
+    assert dlx.convert(x.view("i4"), "torch").tolist() == [5, 6]

@@ -143,10 +143,35 @@ def test_iteration_gives_the_parts_of_the_first_dimension() -> None:
         iter(dlx.from_dlpack(np.zeros(())))
 
 
-def test_a_tensor_does_not_compare_its_elements() -> None:
-    """`in` would compare tensors by identity, which says nothing of elements."""
-    with pytest.raises(TypeError, match="compares no elements"):
-        1.0 in dlx.from_dlpack(np.ones(3))  # noqa: B015
+COMPARED: list[Any] = [1, 1.5, 1j, True, [1, 2], (1, 2)]
+
+
+@pytest.mark.parametrize("x", [*COMPARED, dlx.from_dlpack(np.ones(2))])
+def test_a_tensor_does_not_compare_its_elements(x: Any) -> None:
+    """By identity all would be unequal, which says nothing of elements."""
+    t = dlx.from_dlpack(np.ones(2))
+    looks: list[Any] = [operator.eq, operator.ne, operator.lt, operator.contains]
+    for look in looks:
+        with pytest.raises(TypeError, match="compares no elements"):
+            look(t, x)
+
+
+def test_a_tensor_is_compared_by_numpy() -> None:
+    """On either side, as an array."""
+    t = dlx.from_dlpack(np.arange(3))
+    for x in (np.arange(3), np.int64(1)):
+        assert (t == x).tolist() == (x == t).tolist() == (np.arange(3) == x).tolist()
+
+
+def test_a_tensor_differs_from_what_has_no_elements() -> None:
+    """It is a key, too, by identity."""
+    t = dlx.from_dlpack(np.ones(2))
+    assert t == t  # noqa: PLR0124
+    assert t != "auto"
+    assert t not in (None, ...)
+    assert {t: 1}[t] == 1
+    assert t[0] is not t[0]
+    assert len({t[0], t[1], t}) == 3
 
 
 @given(

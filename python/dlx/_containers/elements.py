@@ -8,9 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["NUMBERS", "of", "of_dtype", "of_table"]
+__all__ = ["NUMBERS", "ROWS", "are_numbers", "of", "of_dtype", "of_table"]
 
 NUMBERS = "numbers"
+# What stands for numbers, or holds them.
+NUMERIC = "numeric categories"
+ROWS = "rows of one length"
 _UNITS = {"ms": "ms", "us": "µs", "ns": "ns", "s": "s", "μs": "µs", "µs": "µs"}
 
 SEVERAL = "columns of several dtypes"
@@ -26,12 +29,13 @@ _WORDS = (
     (r"duration|timedelta", "durations"),
     (r"time(32|64)?(\[|$)", "times of day"),
     (r"month_", "calendar intervals"),
-    (r"array\(", "rows of one length"),
+    (r"array\((?P<of>[^,]+)", ROWS),
     (r"(large_)?list|fixed_size_list", "lists"),
     (r"map<", "maps"),
     (r"(dense|sparse)_union", "unions"),
     (r"run_end_encoded", "runs"),
     (r"extension<arrow\.fixed_shape_tensor", "tensors"),
+    (r"extension<", "an extension type"),
     (r"struct", "structs"),
     (r"(large_)?binary|fixed_size_binary|bytes", "bytes"),
     (r"decimal", "decimals"),
@@ -56,11 +60,26 @@ def of_dtype(dtype: Any) -> str | None:
         if found := re.match(pattern, text):
             if words == "sparse":
                 return of_dtype(found["of"])
+            if words == ROWS and not are_numbers(of_dtype(found["of"])):
+                return "lists"
+            if words == "categories" and of_dtype(_categories(dtype)) == NUMBERS:
+                return NUMERIC
             unit = re.search(r"\[([mnuµμ]?s)[,\]]|unit='([mnuµμ]?s)'", text)
             if unit and words in ("timestamps", "durations", "times of day"):
                 return f"{words} in {_UNITS[unit[1] or unit[2]]}"
             return words
     return None
+
+
+def are_numbers(words: str | None) -> bool:
+    """Whether elements, in the words of this module, are numbers in some form."""
+    return words in (NUMBERS, NUMERIC, ROWS, "tensors")
+
+
+def _categories(dtype: Any) -> Any:
+    """Return the dtype of the categories of a dtype of pandas or pyarrow."""
+    values = getattr(getattr(dtype, "categories", None), "dtype", None)
+    return getattr(dtype, "value_type", None) if values is None else values
 
 
 def of_table(x: Any) -> list[Any] | None:

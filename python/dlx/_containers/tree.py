@@ -144,7 +144,8 @@ def _has_no_numbers(leaf: Any) -> bool:
     except BufferError:
         from . import elements
 
-        return elements.of(leaf) not in (None, elements.NUMBERS)
+        words = elements.of(leaf)
+        return words is not None and not elements.are_numbers(words)
     except (AttributeError, TypeError):
         return True  # such as a Dataset of xarray, which has methods that only raise
     except Exception:

@@ -34,7 +34,8 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
         dtype = columns[0]
     if not _is_same(dtype, made):
         words = elements.of_dtype(dtype)
-        if words not in (None, elements.NUMBERS) and made.kind not in "biufc":
+        is_other = words is not None and not elements.are_numbers(words)
+        if is_other and made.kind not in "biufc":
             return f"{name} has {words}; expected numbers"
         if made.kind in "Of" and misses(x):
             return _missing(x)
@@ -88,7 +89,8 @@ def matrix(x: Any) -> Callable[[], Any]:
     columns = elements.of_table(x) or []
     if columns and (why := _several(x, columns)):
         raise BufferError(why)
-    if (words := elements.of(x)) not in (None, elements.NUMBERS, "categories"):
+    words = elements.of(x)
+    if words is not None and not elements.are_numbers(words):
         raise BufferError(f"{type_name(type(x))} has {words}; expected numbers")
     for column in columns[:1]:
         known = next((each for each in _stored(column) if each is not None), None)
@@ -112,7 +114,8 @@ def _several(x: Any, columns: list[Any]) -> str | None:
 def _stored(dtype: Any) -> list[Any]:
     """Return what a dtype of pandas stores: numbers, and what categories stand for."""
     stored = [getattr(dtype, name, None) for name in ("numpy_dtype", "subtype")]
-    return [*stored, getattr(getattr(dtype, "categories", None), "dtype", None)]
+    values = getattr(getattr(dtype, "categories", None), "dtype", None)
+    return stored if values is None else [*stored, *_stored(values), values]
 
 
 def _missing(x: Any) -> str:

@@ -12,14 +12,18 @@ __all__ = ["check"]
 def check(x: Any) -> None:
     """Refuse tensors of `arrow.fixed_shape_tensor` that pyarrow exports wrongly.
 
-    An array exports a null inside a row as the number in its place; it refuses a row
-    that is null itself. A single tensor whose type has a permutation exports the
+    An array exports a null inside a row as the number in its place. A single tensor whose type has a permutation exports the
     strides of another shape; the array of it exports the right ones.
     """
     kind: Any = getattr(x, "type", None)
     if getattr(kind, "extension_name", None) != "arrow.fixed_shape_tensor":
         return
     if (storage := getattr(x, "storage", None)) is not None:
+        if nulls := storage.null_count:
+            raise BufferError(
+                f"the FixedShapeTensorArray has rows that are null ({nulls}), which "
+                "DLPack cannot represent; pass x.drop_null()"
+            )
         if nulls := storage.flatten().null_count:
             raise BufferError(
                 f"the FixedShapeTensorArray has nulls inside its rows ({nulls}), which "

@@ -96,6 +96,9 @@ def _is_castable(x: Any, detach: bool) -> bool:
         numpy = sys.modules.get("numpy")
         plain = [getattr(numpy, name, None) for name in ("ndarray", "memmap")]
         return type(x) in plain and x.dtype.kind in "biufc"
+    except RuntimeError:  # by which JAX refuses those of less than a byte
+        own = getattr(sys.modules.get("jax"), "Array", ())
+        return isinstance(x, own) and _dtype(x).bits < 8
     return True
 
 
@@ -133,7 +136,7 @@ def convert(
     dtype = DType(dtype)
     try:
         return _cast(_core.convert(x, to, **how), dtype, copy)
-    except BufferError as refused:
+    except (BufferError, RuntimeError) as refused:
         if copy is False or not _is_castable(x, detach):
             raise
         if (own := _at_source(x, dtype)) is None:

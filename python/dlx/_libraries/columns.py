@@ -17,6 +17,7 @@ _PANDAS = {
     "strings": "x.astype('category').{cat}codes, a number for each",
     "categories": "x.{cat}codes, a number for each and -1 for none",
     "numeric categories": "x.astype('{number}').fillna(value)",
+    "complex categories": "x.to_numpy('complex128', na_value=value)",
     "timestamps": "x.{whole}astype('int64')",
     "dates": "x.{whole}astype('int64')",
     "durations": "x.{whole}astype('int64')",
@@ -57,6 +58,7 @@ _POLARS = {
 _PYARROW = {
     "strings": "{array}.dictionary_encode().indices, a number for each",
     "categories": "{array}.indices, a number for each",
+    "numeric categories": "{array}.dictionary_decode()",
     "timestamps": "x.cast('int64')",
     "durations": "x.cast('int64')",
     "dates": "x.cast('{int}')",
@@ -68,6 +70,7 @@ _PYARROW = {
     "structs": "{array}.flatten()[i]",
     "maps": "{array}.items, or {array}.keys",
     "unions": "{array}.field(i)",
+    "an extension type": "{array}.storage",
     "runs": "pyarrow.compute.run_end_decode(x)",
     "calendar intervals": "numpy.array(x.to_pylist())",
     "bytes": "numpy.frombuffer(x[i].as_py(), dtype), one by one",
@@ -79,9 +82,9 @@ _PYARROW = {
 }
 _XARRAY = {
     "strings": "numpy.unique(x.data, return_inverse=True)[1], a number for each",
-    "timestamps": "x.data.view('int64')",
-    "dates": "x.data.view('int64')",
-    "durations": "x.data.view('int64')",
+    "timestamps": "x.data.view('int64'), the least int64 for NaT",
+    "dates": "x.data.view('int64'), the least int64 for NaT",
+    "durations": "x.data.view('int64'), the least int64 for NaT",
     "categories": "x.data.codes, a number for each",
     "missing": "x.data.to_numpy(dtype, na_value=value) with a numeric dtype",
     "Python objects": "x.data.astype(dtype) with a numeric dtype if each is a number",
@@ -103,6 +106,10 @@ _KINDS = (
 )
 
 
+# By the kinds of pandas; these have a place for what is missing.
+_NUMBERS = {"b": "boolean", "i": "Int64", "u": "UInt64", "f": "Float64"}
+
+
 def advice(x: Any) -> str | None:
     """Say what ``x`` has and what to pass instead; None for another object."""
     for module, name, what, known in _KINDS:
@@ -118,11 +125,11 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
     key = words.partition(" in ")[0]
     if known is _PYARROW and name in ("Table", "RecordBatch"):
         key, words = "table", ""
-    elif key == "categories" and known is _PANDAS:
+    elif key == elements.NUMERIC and known is _PANDAS and name != "DataFrame":
         # Without nulls these are numbers, which are taken.
         kind = getattr(x, "cat", x).categories.dtype.kind
-        if number := {"i": "Int64", "u": "UInt64", "f": "Float64"}.get(kind, ""):
-            key, words = "numeric categories", "numeric categories and nulls"
+        number = _NUMBERS.get(kind, "")
+        key, words = key if number else "complex categories", f"{key} and nulls"
     elif hasattr(x, "levels"):  # MultiIndex
         key = words = "tuples"
     elif words == elements.SEVERAL:

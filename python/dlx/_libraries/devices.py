@@ -31,11 +31,13 @@ def hint(text: str, names: Sequence[str], index: bool) -> str:
     that dlx knows.
     """
     words = sorted((*names, *_NAMES), key=len, reverse=True)
-    pattern = rf"(?<![a-z])({'|'.join(words)})(?:device)?(?![a-z])\D{{0,4}}(\d*)"
+    pattern = rf"(?<![a-z])({'|'.join(words)})(?:device)?(?![a-z])[^\d-]{{0,4}}(-?\d*)"
     # A path ends with it: "/job:localhost/replica:0/task:0/device:CPU:0".
     if not (found := re.findall(pattern, text.lower())):
         return ""
     word, number = found[-1]
+    if number.startswith("-") or len(number) > 9:
+        return ""  # no id
     named = [
         f"{name}:{int(number or 0)}" if index and name != "cpu" else name
         for name in _NAMES.get(word, (word,))

@@ -99,8 +99,7 @@ impl Arrays {
             match &only {
                 Some(one) if one.0.length != 0 && next.0.length != 0 => {
                     return Err(Error::refused(
-                        "the Arrow stream has more than one array with elements; expected one: make them one first \
-                         (rechunk() in polars, combine_chunks() in pyarrow)",
+                        "the Arrow stream has more than one array with elements; expected one: make them one first",
                     )
                     .into());
                 }

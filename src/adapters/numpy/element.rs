@@ -138,11 +138,13 @@ fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType>
 #[cold]
 fn unknown(name: &str) -> PyErr {
     let advice = match name {
-        "datetime64" | "timedelta64" => "; pass x.view('int64'), which counts their unit",
+        "datetime64" | "timedelta64" => {
+            "; pass x.view('int64'), which counts their unit, the least int64 for NaT"
+        }
         "longdouble" => "; pass x.astype('float64')",
         "clongdouble" => "; pass x.astype('complex128')",
         "object" => "; pass x.astype(dtype), if all are numbers",
-        "void" => "; pass a field, x['name']",
+        "void" => "; pass a field, x['name'], or x.view(dtype) without fields",
         _ => "",
     };
     let message = format!(
