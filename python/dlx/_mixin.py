@@ -79,6 +79,11 @@ def _define_protocol(cls: type) -> None:
     """Let the protocol export what the table does, also behind a base that has one."""
     names = "__dlpack__", "__dlpack_device__"
     for name in names:
+        if name in vars(cls):
+            raise TypeError(
+                f"{cls.__qualname__} defines {name}, which nothing that reads its "
+                "exchange table calls; define __dlx_export__, or leave the mixin out"
+            )
         owner = next(base for base in cls.__mro__ if name in vars(base))
         # A base that has but one of them passes the call on.
         has = {each for base in owner.__mro__ for each in names if each in vars(base)}
@@ -192,7 +197,8 @@ class ExchangeMixin:
     that `dlx.from_dlpack` accepts: an array of any library, a `dlx.Tensor`, an instance
     of another such class. Which of the two applies is fixed when the class is defined;
     the attribute is read at each export. A private name (``__data``) is mangled as in
-    the body of the class; ``ValueError`` for a name that is not an identifier.
+    the body of the class; ``ValueError`` for a name that is not an identifier. A class
+    that defines ``__dlpack__`` or ``__dlpack_device__`` itself is a ``TypeError``.
 
     With ``pickle=True``, a pickle of an instance holds the tensor without a copy, as
     for `dlx.Tensor`, and with ``exchange`` the other attributes. ``__dlx_import__``

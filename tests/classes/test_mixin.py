@@ -281,16 +281,27 @@ def test_a_base_that_exports_itself_does_not_export_in_place_of_the_class(
     class Shown(base, dlx.ExchangeMixin, exchange="shown"):  # type: ignore[misc, valid-type]
         shown = GRID
 
-    class Own(Shown):
-        def __dlpack__(self, **keywords: Any) -> Any:
-            return (GRID + 1).__dlpack__(**keywords)
-
     for kind, expected in ((Shown, GRID), (type("Sub", (Shown,), {}), GRID)):
         zeros = np.zeros(3).view(kind) if library == "numpy" else kind(3)
         assert np.array_equal(np.from_dlpack(zeros), expected)
         assert np.array_equal(dlx.from_dlpack(zeros).numpy(), expected)
         assert zeros.__dlpack_device__() == (1, 0)
-    assert Own.__dlpack__ is not Shown.__dlpack__
+
+
+@pytest.mark.parametrize("name", ["__dlpack__", "__dlpack_device__"])
+def test_a_class_with_a_protocol_of_its_own_is_refused(name: str) -> None:
+    """R112: who reads the table would see another tensor; `__dlx_export__` is both."""
+    with pytest.raises(TypeError, match=f"Own defines {name}, .*define __dlx_export__"):
+        type(
+            "Own", (dlx.ExchangeMixin,), {name: object(), "data": GRID}, exchange="data"
+        )
+
+    class Own(dlx.ExchangeMixin):
+        def __dlx_export__(self) -> Any:
+            return GRID + 1
+
+    for x in (np.from_dlpack(Own()), dlx.from_dlpack(Own()).numpy()):
+        assert np.array_equal(x, GRID + 1)
 
 
 @every_kind

@@ -166,7 +166,7 @@ def test_a_tensor_is_compared_by_numpy() -> None:
 def test_a_tensor_differs_from_what_has_no_elements() -> None:
     """It is a key, too, by identity."""
     t = dlx.from_dlpack(np.ones(2))
-    assert t == t  # noqa: PLR0124
+    assert t == t
     assert t != "auto"
     assert t not in (None, ...)
     assert {t: 1}[t] == 1

@@ -12,8 +12,9 @@ __all__ = ["check"]
 def check(x: Any) -> None:
     """Refuse tensors of `arrow.fixed_shape_tensor` that pyarrow exports wrongly.
 
-    An array exports a null inside a row as the number in its place. A single tensor whose type has a permutation exports the
-    strides of another shape; the array of it exports the right ones.
+    An array exports a null inside a row as the number in its place. A single tensor
+    whose type has a permutation exports the strides of another shape; the array of it
+    exports the right ones.
     """
     kind: Any = getattr(x, "type", None)
     if getattr(kind, "extension_name", None) != "arrow.fixed_shape_tensor":
