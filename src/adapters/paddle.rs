@@ -91,7 +91,7 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
     } else {
         Err(PyBufferError::new_err(
             "the Paddle tensor records gradients (stop_gradient=False), which DLPack cannot represent; \
-             pass tensor.detach(), or detach=True to dlx.convert",
+             pass tensor.detach(), or detach=True to dlx.convert or dlx.bridge",
         ))
     }
 }

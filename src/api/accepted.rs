@@ -58,6 +58,11 @@ impl Accepted {
         address & (self.align - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
+    /// Whether the tensor at `index` has a dtype of its own.
+    pub(super) fn names(&self, index: usize) -> bool {
+        matches!(&self.dtypes, DTypes::OfEach(each) if each[index].is_some())
+    }
+
     /// Refuses the tensor at `index` if the kernel does not accept it.
     pub(super) fn check(
         &self,

@@ -89,15 +89,13 @@ impl Given {
         match found {
             Err(error) if is_urgent(py, &error) => Err(error),
             Ok(found) if found != self.dtype => {
-                let hint = match jax::is_array(made)? {
-                    true => ", or call jax.config.update('jax_enable_x64', True)",
-                    false => "",
-                };
+                let hints = ["", ", or call jax.config.update('jax_enable_x64', True)"];
+                let hint = hints[usize::from(jax::is_array(made)?)];
                 let (name, given, found) =
                     (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
-                    "{name} would import {given} as {found}; cast it to {found} first, or pass \
-                     dtype={{'{given}': '{found}'}}{hint}"
+                    "{name} would import {given} as {found}, which has fewer numbers; cast it to {found} first, or pass \
+                     dtype={{'{given}': '{found}'}} to dlx.convert{hint}"
                 )))
             }
             _ => Ok(()),

@@ -197,13 +197,11 @@ fn of_protocol(
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Lending> {
     let py = x.py();
+    let no_order = |wanted: &Bound<'_, PyAny>| wanted.eq(stream::NO_SYNC).unwrap_or(false);
+    let is_asked = stream.is_some() || !wanted.is_none_or(no_order);
     let device = match protocol::device(x) {
         // As for an import that asks for nothing, which does not need the answer.
-        Err(error)
-            if stream.is_none() && wanted.is_none() && error.is_instance_of::<PyException>(py) =>
-        {
-            None
-        }
+        Err(error) if !is_asked && error.is_instance_of::<PyException>(py) => None,
         device => device?,
     };
     let named = cuda_array_interface::asked(x, device)?;

@@ -88,3 +88,46 @@ def test_none_is_no_memory_to_write_to() -> None:
     assert dlx.launcher(named, out="out")(x) is None
     with pytest.raises(TypeError, match="it is None, and is written to"):
         dlx.launcher(named, out="x")(None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"out": "x"},
+        {"dtype": {"x": "float64"}},
+        {"shape": {"x": "n"}},
+        {"size": {"x": 1}},
+        {"size": {"x": 1}, "out": "y"},
+    ],
+)
+@pytest.mark.parametrize("give", ["address", "tensor"])
+def test_a_scalar_of_numpy_is_no_tensor(options: Any, give: Any) -> None:
+    """docs/launcher.md: C would take ``a.sum()`` for an address."""
+
+    def kernel(x: Any, y: Any = None) -> Any:
+        return x
+
+    launched: Any = dlx.launcher(kernel, give=give, **options)
+    launched(np.zeros(2), y=np.zeros(2))
+    looks: list[Any] = [
+        lambda x: launched(x, y=np.zeros(2)),
+        lambda x: launched(x=x, y=np.zeros(2)),
+    ]
+    for look in looks:
+        for x in (np.arange(3).sum(), np.float64(1)):
+            with pytest.raises(TypeError, match="it is a scalar of NumPy") as refused:
+                look(x)
+            assert refused.value.__notes__[0].startswith("argument x of test_a_scalar")
+
+
+def test_a_scalar_of_numpy_is_a_number_elsewhere() -> None:
+    """A length, a factor: options of all tensors do not say what it is."""
+
+    def kernel(x: Any, n: Any) -> Any:
+        return n
+
+    for options in ({"out": "x"}, {"dtype": "float64"}, {"shape": "n"}):
+        launched: Any = dlx.launcher(kernel, **options)
+        assert launched(np.zeros(3), np.int64(3)) == 3
+    pairs: Any = dlx.launcher(lambda *x: x, give="tensor", size={0: 1})
+    assert pairs(np.zeros(3), np.int64(3))[1] == 3

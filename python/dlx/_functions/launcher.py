@@ -295,6 +295,7 @@ class _Parameters:
             self.receivers,
             least,
             note,
+            {name for of in said.values() if isinstance(of, dict) for name in of},
             *dims,
         )
 

@@ -280,7 +280,7 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     if is_wrapper:
         advice += ", of the tensor that it wraps"
     elif calls == [".detach()"]:
-        advice += ", or detach=True to dlx.convert"
+        advice += ", or detach=True to dlx.convert or dlx.bridge"
     return f"the torch tensor {', and '.join(found)}; {advice}"
 
 

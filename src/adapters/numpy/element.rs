@@ -147,9 +147,9 @@ fn unknown(name: &str) -> PyErr {
         "void" => "; pass a field, x['name'], or x.view(dtype) without fields",
         _ => "",
     };
-    let message = format!(
+    Error::refused(format!(
         "the NumPy array has elements of type {name}; expected bool, integers, float16 to float64, \
          complex64, complex128 or a type of ml_dtypes{advice}"
-    );
-    Error::refused(message).into()
+    ))
+    .into()
 }

@@ -67,11 +67,11 @@ impl Launched {
         for index in 0..call.arguments.values.len() {
             let x = call.arguments.values[index];
             let is_passed_on = at == Some(index) || self.is_receiver(&call.arguments, index);
-            if !is_passed_on && self.is_missing(&call.arguments, index)? {
-                let error = PyTypeError::new_err("it is None, and is written to; pass a tensor");
-                return Err(self.noted(py, &call.arguments, index, error));
-            }
             if is_passed_on || is_plain(&x) || !is_lent(&x)? {
+                if !is_passed_on && let Some(what) = self.no_tensor(&call.arguments, index)? {
+                    let error = PyTypeError::new_err(format!("it is {what}; pass a tensor"));
+                    return Err(self.noted(py, &call.arguments, index, error));
+                }
                 call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
                 return Err(self.noted(py, &call.arguments, index, error));
@@ -86,6 +86,18 @@ impl Launched {
         }
         let stream = call.loan.stream().map_or(0, stream::Stream::handle);
         self.with_stream(py, &mut call.taken, names, at, stream)
+    }
+
+    /// What a value is that is passed in place of a tensor, which C code would take for an address.
+    fn no_tensor(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<Option<&str>> {
+        if self.is_missing(arguments, index)? {
+            return Ok(Some("None, and is written to"));
+        }
+        let (x, at) = (arguments.values[index], self.parameter(arguments, index)?);
+        let has_dtype = self.accepted.as_ref().is_some_and(|of| of.names(at));
+        let is_tensor = self.parameters.written[at] || has_dtype;
+        let is_number = is_tensor && x.hasattr(intern!(x.py(), "__array_struct__"))?;
+        Ok(is_number.then_some("a scalar of NumPy"))
     }
 
     /// The error, with a note that names the argument.

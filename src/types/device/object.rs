@@ -65,11 +65,7 @@ impl Device {
 #[cold]
 fn no_name(name: &Bound<'_, PyAny>, what: &str, index: bool) -> PyErr {
     let expected = names().join(", ");
-    let ids = if index {
-        ", with an id as in 'cuda:0'"
-    } else {
-        ""
-    };
+    let ids = ["", ", with an id as in 'cuda:0'"][usize::from(index)];
     let hint = hint(name, index);
     PyValueError::new_err(format!(
         "'{name}' is not a {what}{hint}; expected one of {expected}{ids}"
@@ -143,10 +139,8 @@ impl Device {
 
     /// For `pickle`: the type and the id.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (i32, i32)) {
-        let DLDevice {
-            device_type,
-            device_id,
-        } = slf.get().0;
-        (slf.get_type().unbind(), (device_type.0, device_id))
+        let device = slf.get().0;
+        let id = device.device_id;
+        (slf.get_type().unbind(), (device.device_type.0, id))
     }
 }

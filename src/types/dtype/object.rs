@@ -69,10 +69,9 @@ impl DType {
                 "{text:?} is not a dtype of DLPack; expected a name such as 'float32', 'bfloat16' or \
                  'float8_e4m3fn', a triple (code, bits, lanes), or a dtype of NumPy, torch, MLX, Paddle or TensorFlow"
             );
-            if spec.is_instance_of::<PyString>() {
-                PyValueError::new_err(message)
-            } else {
-                PyTypeError::new_err(message)
+            match spec.is_instance_of::<PyString>() {
+                true => PyValueError::new_err(message),
+                false => PyTypeError::new_err(message),
             }
         })
     }
@@ -201,10 +200,8 @@ fn bare(text: &str) -> &str {
 /// What Paddle's dtype is that prints as bfloat16: its uint16 does, too, and only its name tells.
 #[cold]
 fn of_paddle<'a>(spec: &Bound<'_, PyAny>, printed: Cow<'a, str>) -> PyResult<Cow<'a, str>> {
-    let is_uint16 = match spec.getattr_opt("name")? {
-        Some(name) => name.eq("UINT16")?,
-        None => false,
-    };
+    let name = spec.getattr_opt("name")?;
+    let is_uint16 = name.map_or(Ok(false), |name| name.eq("UINT16"))?;
     Ok(if is_uint16 { "uint16".into() } else { printed })
 }
 
@@ -214,10 +211,8 @@ fn said(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
     if lacks(&spec.get_type(), &[method]) {
         return Ok(None);
     }
-    let Some(method) = spec.getattr_opt(method)? else {
-        return Ok(None);
-    };
-    of_triple(method.call0()?.cast()?).map(Some)
+    let method = spec.getattr_opt(method)?;
+    (method.map(|method| of_triple(method.call0()?.cast()?))).transpose()
 }
 
 /// The dtype of a triple `(code, bits, lanes)`.

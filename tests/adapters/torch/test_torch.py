@@ -75,7 +75,7 @@ def test_what_its_memory_does_not_show_is_refused(
     make: Callable[[], Any], way: str
 ) -> None:
     """R125: the message names the method that helps."""
-    other = ", or detach=True to dlx.convert" if way == "detach" else ""
+    other = ", or detach=True to dlx.convert or dlx.bridge" if way == "detach" else ""
     with pytest.raises(BufferError, match=rf"pass tensor\.{way}\(\){other}$"):
         dlx.from_dlpack(make())
     if other:
