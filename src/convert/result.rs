@@ -94,7 +94,7 @@ impl Given {
                 let (name, given, found) =
                     (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
-                    "{name} would import {given} as {found}, which has fewer numbers; cast it to {found} first, or pass \
+                    "{name} would import {given} as {found}; cast it to {found} first if its numbers fit, or pass \
                      dtype={{'{given}': '{found}'}} to dlx.convert{hint}"
                 )))
             }
