@@ -54,6 +54,22 @@ def test_what_a_bridge_gives_back_is_like_the_argument() -> None:
         assert dlx.from_dlpack(made).numpy().tolist() == (GRID * 2).tolist()
 
 
+def test_a_class_that_needs_a_unit_is_told_of_both_hooks() -> None:
+    """docs/classes.md: `__dlx_like__` is the one that knows an instance."""
+
+    class Mass(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any, unit: str) -> None:
+            self.data, self.unit = data, unit
+
+    class Kept(Mass):
+        def __dlx_like__(self, tensor: Any) -> Any:
+            return type(self)(tensor, self.unit)
+
+    with pytest.raises(TypeError, match=r"or def __dlx_like__\(self, tensor\)"):
+        twice(Mass(GRID, "kg"))
+    assert twice(Kept(GRID, "kg")).unit == "kg"
+
+
 def test_of_several_arguments_of_the_class_the_first_one_counts() -> None:
     """docs/bridge.md, Results: positional arguments first, then keywords, in order."""
 

@@ -225,7 +225,9 @@ def test_a_result_that_jax_would_narrow_says_what_to_do() -> None:
         with pytest.raises(BufferError) as refused:
             mean(x, wide)
         message = str(refused.value)
-        assert f"would import {wide} as {narrow}; cast it to {narrow} first if " in message
+        assert (
+            f"would import {wide} as {narrow}; cast it to {narrow} first if " in message
+        )
         assert "jax.config.update('jax_enable_x64', True)" in message
         assert refused.value.__notes__ == [f"result of {mean.__qualname__}"]
         assert mean(x, narrow).dtype == narrow

@@ -422,6 +422,26 @@ def misspelled_function() -> Target:
     return replace(_numpy("take"), show=show)
 
 
+def misspelled_type() -> Target:
+    """Return a target whose `type` is not there."""
+    return replace(_numpy("take"), type="np.ndaray")
+
+
+def instance_as_type() -> Target:
+    """Return a target whose `type` is no class."""
+    return replace(_numpy("take"), type="np.zeros(3)")
+
+
+def shown_as_list() -> Target:
+    """Return a target whose `show` makes no array."""
+    return replace(_numpy("take"), show="lambda x: x.tolist()")
+
+
+def raising_show() -> Target:
+    """Return a target whose `show` takes one element alone."""
+    return replace(_numpy("take"), show="lambda x: int(x)")
+
+
 def raising_address() -> Target:
     """Return a target whose own `address` raises AttributeError."""
     return replace(_numpy("take"), address="hostile.address")
@@ -434,6 +454,12 @@ def address(x: Any) -> int:
 
 def _inner(x: Any) -> int:
     return int(x.nothing)
+
+
+def hiding() -> Target:
+    """Return a target that calls a writable array read-only."""
+    kinds = {"read-only": "np.ones(6, 'f4')"}
+    return replace(_numpy("take"), imports="", take=None, tensors=kinds)
 
 
 class Sharing(Unversioned):

@@ -67,6 +67,14 @@ def test_what_only_the_suite_sees_is_unconfirmed() -> None:
     assert found.exit_code == 0
 
 
+def test_a_flag_that_is_missing_is_reproduced() -> None:
+    """R39: what fails a run can be sent."""
+    found = run("conformance.hostile:hiding", select(["producer.read-only.flag"]))
+    assert [result.text for result in found.results] == ["READ_ONLY is not set"]
+    assert [result.confirmed for result in found.results] == ["reproduced"]
+    assert "assert flags & 1, 'no READ_ONLY'" in found.results[0].reproduction
+
+
 def test_reproductions_are_written_with_an_issue(
     report: Report, tmp_path: Path
 ) -> None:

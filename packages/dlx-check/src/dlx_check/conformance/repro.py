@@ -401,9 +401,10 @@ def _exporting(
     if text.startswith("returns dltensor"):
         return [*lines, "assert '\"dltensor_versioned\"' in repr(c), c"]
     lines.append(f"p = {_INSIDE.format('c')}")
-    if "IS_COPIED is not set" in text:
-        flags = "flags = ctypes.c_uint64.from_address(p + 24).value"
-        return [*lines, flags, "assert flags & 2, 'no IS_COPIED'"]
+    for bit, flag in ((1, "READ_ONLY"), (2, "IS_COPIED")):
+        if f"{flag} is not set" in text:
+            flags = "flags = ctypes.c_uint64.from_address(p + 24).value"
+            return [*lines, flags, f"assert flags & {bit}, 'no {flag}'"]
     if text.startswith("dtype is"):
         code, bits, lanes = DTYPES[experiment.dtype]
         return [

@@ -194,17 +194,39 @@ def misspelled(target: Target) -> str:
             tensor = made if tensor is None else tensor
         if tensor is None:
             return ""
-        for field in ("show", "writable", "view"):
+        shown = _tried(target, "show", tensor)
+        if target.show is not None and shown is None:
+            return _unshown(target, tensor)
+        for field in ("writable", "view"):
             _tried(target, field, tensor)
         where = _tried(target, "address", tensor)
         _tried(target, "write", tensor, 0)
     except _Misspelled as fault:
         return str(fault)
-    if where is None or isinstance(where, int):
+    ndarray, kind = target.names["np"].ndarray, None
+    for field, found, expected, what in (
+        ("address", where, int, "an int"),
+        ("show", shown, ndarray, "an array of NumPy"),
+    ):
+        if found is not None and not isinstance(found, expected):
+            of, expression = type(found).__name__, getattr(target, field)
+            return f"{field}={expression!r}) returns a {of}; expected {what}"
+    try:
+        kind = target.value(target.type)
+    except Exception as error:
+        return f"type={target.type!r}) raises {described(error)}"
+    if kind is None or isinstance(kind, type):
         return ""
-    return (
-        f"address={target.address!r}) returns a {type(where).__name__}; expected an int"
-    )
+    return f"type={target.type!r}) is a {type(kind).__name__}; expected a class"
+
+
+def _unshown(target: Target, tensor: Any) -> str:
+    """Say why no elements are seen: each check of them would be in error."""
+    try:
+        target.value(target.show)(tensor)
+    except Exception as error:
+        return f"show={target.show!r}) raises {described(error)}"
+    return f"show={target.show!r}) returns None; expected an array of NumPy"
 
 
 class _Misspelled(Exception):
