@@ -388,8 +388,8 @@ class ArrayInterfaceMixin:
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3; its ``data`` owns the memory.
 
-        Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
-        dtypes that the interface cannot name.
+        Raises ``AttributeError`` for memory that is not on the CPU, and for dtypes that
+        the interface cannot name: NumPy then calls ``__array__``.
         """
         t = _core.exported(self)
         found = _core.array_interface(t)

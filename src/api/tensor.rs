@@ -220,7 +220,7 @@ impl Tensor {
 
     /// NumPy's array interface, version 3, for memory on the CPU.
     ///
-    /// Raises ``BufferError`` for memory elsewhere and for dtypes that the interface cannot name.
+    /// Raises ``AttributeError`` for memory elsewhere and for dtypes that the interface cannot name.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cpu(py, self.snapshot()?)

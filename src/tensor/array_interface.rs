@@ -47,10 +47,18 @@ fn data(snapshot: &Snapshot) -> (usize, bool) {
 
 /// `__array_interface__`, version 3. The reader must keep the object of `snapshot` alive.
 pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    describe(snapshot)?;
+    named(py, snapshot)?;
     let interface = interface(py, snapshot)?;
     interface.set_item("data", data(snapshot))?;
     Ok(interface)
+}
+
+/// Refuses what the interface cannot describe, so that NumPy goes on to `__array__`, which may.
+fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+    let refused = describe(snapshot).err();
+    refused.map_or(Ok(()), |error| {
+        Err(PyAttributeError::new_err(error.value(py).to_string()))
+    })
 }
 
 /// ``__array_interface__`` whose ``data`` is a buffer that owns the memory, for an object that does not.
@@ -59,10 +67,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
     let py = tensor.py();
     let snapshot = tensor.get().snapshot()?;
     let meta = snapshot.meta();
-    if !device::is_readable(meta.device) {
-        return Err(absent("__array_interface__", meta.device));
-    }
-    describe(snapshot)?;
+    named(py, snapshot)?;
     let item = i64::from(dtype::bits(meta.dtype) / 8);
     // `Checked` has verified that no element offset overflows.
     let (offset, size) = match snapshot.size() {
@@ -88,7 +93,10 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
 pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let Meta { device, dtype, .. } = snapshot.meta();
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
-        return Err(absent("__cuda_array_interface__", device));
+        return Err(PyAttributeError::new_err(format!(
+            "a tensor on {} has no __cuda_array_interface__",
+            device::name(device)
+        )));
     }
     if format(dtype).is_none() {
         return Err(PyBufferError::new_err(format!(
@@ -100,14 +108,6 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     interface.set_item("data", data(snapshot))?;
     interface.set_item("stream", of_interface(py, snapshot)?)?;
     Ok(interface)
-}
-
-/// The error that makes `hasattr` return False.
-fn absent(name: &str, device: DLDevice) -> PyErr {
-    PyAttributeError::new_err(format!(
-        "a tensor on {} has no {name}",
-        device::name(device)
-    ))
 }
 
 /// The stream for a tensor's `__cuda_array_interface__`: once it has caught up, the elements are ready (R149). None if
