@@ -423,7 +423,9 @@ class ArrayInterfaceMixin:
         return as_array(_core.exported(self).numpy(), dtype, copy)
 
 
-def as_array(array: NDArray[Any], dtype: DTypeLike | None, copy: bool | None) -> Any:
+def as_array(
+    array: NDArray[Any], dtype: DTypeLike | None, copy: bool | None
+) -> NDArray[Any]:
     """Return what ``__array__`` does, of the array that shares the memory."""
     if dtype is None and not copy:
         return array

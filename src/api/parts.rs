@@ -6,7 +6,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
 
-use crate::api::from_dlpack::is_of_tensors;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
@@ -40,7 +39,7 @@ pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyRe
     let is_free = x.is(tensor) || x.hasattr(names[0])? || x.hasattr(names[1])?;
     let is_list = x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>();
     let is_number = x.is_instance_of::<PyComplex>() || x.hasattr(intern!(py, "__float__"))?;
-    if !is_free && (is_list || is_number || is_of_tensors(x)?) {
+    if !is_free && (is_list || is_number || x.hasattr(intern!(py, "__dlpack__"))?) {
         return Err(PyTypeError::new_err(
             "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array",
         ));

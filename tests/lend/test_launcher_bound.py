@@ -126,7 +126,8 @@ def test_a_scalar_of_numpy_is_a_number_elsewhere() -> None:
     def kernel(x: Any, n: Any) -> Any:
         return n
 
-    for options in ({"out": "x"}, {"dtype": "float64"}, {"shape": "n"}):
+    each: list[Any] = [{"out": "x"}, {"dtype": "float64"}, {"shape": "n"}]
+    for options in each:
         launched: Any = dlx.launcher(kernel, **options)
         assert launched(np.zeros(3), np.int64(3)) == 3
     pairs: Any = dlx.launcher(lambda *x: x, give="tensor", size={0: 1})
