@@ -253,8 +253,8 @@ class ExchangeMixin:
                 raise
             raise TypeError(
                 f"{cls.__qualname__} cannot be made from a tensor alone ({error}); "
-                "define a class method, def __dlx_import__(cls, tensor), that makes it, "
-                "or def __dlx_like__(self, tensor), which has an instance to go by"
+                "define a class method, def __dlx_import__(cls, tensor), that makes it, or "
+                "def __dlx_like__(self, tensor), which has an instance to go by"
             ) from error
 
     def __dlx_like__(self, tensor: Tensor) -> Self:
