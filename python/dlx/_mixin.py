@@ -253,8 +253,8 @@ class ExchangeMixin:
                 raise
             raise TypeError(
                 f"{cls.__qualname__} cannot be made from a tensor alone ({error}); "
-                "define a class method, def __dlx_import__(cls, tensor), that makes it, or "
-                "def __dlx_like__(self, tensor), which has an instance to go by"
+                "define a class method, def __dlx_import__(cls, tensor), that makes "
+                "it, or def __dlx_like__(self, tensor), which has an instance to go by"
             ) from error
 
     def __dlx_like__(self, tensor: Tensor) -> Self:
@@ -420,13 +420,14 @@ class ArrayInterfaceMixin:
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.
         """
-        return as_array(_core.exported(self).numpy(), dtype, copy)
+        return as_array(_core.exported(self), dtype, copy)
 
 
 def as_array(
-    array: NDArray[Any], dtype: DTypeLike | None, copy: bool | None
+    tensor: Tensor, dtype: DTypeLike | None, copy: bool | None
 ) -> NDArray[Any]:
-    """Return what ``__array__`` does, of the array that shares the memory."""
+    """Return what ``__array__`` does of a tensor."""
+    array = tensor.numpy()
     if dtype is None and not copy:
         return array
     import numpy as np

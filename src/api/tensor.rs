@@ -259,7 +259,7 @@ impl Tensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let module = slf.py().import(intern!(slf.py(), "dlx._mixin"))?;
-        module.call_method1("as_array", (numpy::of(slf)?, dtype, copy))
+        module.call_method1("as_array", (slf, dtype, copy))
     }
 
     /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.
