@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["advice"]
 
 _PANDAS = {
-    "strings": "x.astype('category').{cat}codes, a number for each",
+    "strings": "x.astype('category').{cat}codes, a number for each and -1 for none",
     "categories": "x.{cat}codes, a number for each and -1 for none",
     "numeric categories": "x.astype('{number}').fillna(value)",
     "complex categories": "x.to_numpy('complex128', na_value=value)",

@@ -138,5 +138,10 @@ def noted(x: object, name: str, error: Exception) -> Exception:
         refused = BufferError(note)
         refused.__cause__ = error
         return refused
+    said, _, advice = str(error).partition("; pass ")
+    if advice and type(error) is BufferError:
+        # Of the array that x has made, which is not what the caller has.
+        cause, error = error.__cause__, BufferError(said)
+        error.__cause__ = cause
     error.add_note(note)
     return error
