@@ -79,7 +79,8 @@ def _define_protocol(cls: type) -> None:
     """Let the protocol export what the table does, also behind a base that has one."""
     names = "__dlpack__", "__dlpack_device__"
     for name in names:
-        if name in vars(cls):
+        own = vars(ExchangeMixin)[name]
+        if vars(cls).get(name, own) is not own:
             raise TypeError(
                 f"{cls.__qualname__} defines {name}, which nothing that reads its "
                 "exchange table calls; define __dlx_export__, or leave the mixin out"
@@ -88,7 +89,7 @@ def _define_protocol(cls: type) -> None:
         # A base that has but one of them passes the call on.
         has = {each for base in owner.__mro__ for each in names if each in vars(base)}
         if not issubclass(owner, ExchangeMixin) and len(has) == len(names):
-            type.__setattr__(cls, name, vars(ExchangeMixin)[name])
+            type.__setattr__(cls, name, own)
 
 
 def _attribute_name(name: object, cls: type) -> str:

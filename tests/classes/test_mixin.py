@@ -304,6 +304,25 @@ def test_a_class_with_a_protocol_of_its_own_is_refused(name: str) -> None:
         assert np.array_equal(x, GRID + 1)
 
 
+def test_a_class_that_is_made_again_has_no_protocol_of_its_own() -> None:
+    """R128: `dataclass(slots=True)` makes it of what the first one has got."""
+
+    class Base:
+        __slots__ = ()
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            raise AssertionError
+
+        __dlpack_device__ = __dlpack__
+
+    @dataclass(slots=True)
+    class Made(Base, dlx.ExchangeMixin, exchange="data"):
+        data: Any
+
+    assert np.array_equal(np.from_dlpack(Made(GRID)), GRID)
+    assert np.array_equal(dlx.from_dlpack(Made(GRID)).numpy(), GRID)
+
+
 @every_kind
 def test_every_kind_of_class_has_a_table_of_its_own(kind: Any) -> None:
     """R112: in its own dictionary, and not its base's."""
