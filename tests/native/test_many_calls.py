@@ -43,7 +43,7 @@ def test_nothing_leaks(image: Any, name: str) -> None:
     count = sys.getrefcount(x)
     tracemalloc.start()
     sizes = []
-    for _ in range(5):  # the first round fills caches
+    for _ in range(12):  # the first round fills caches
         for _ in range(1000):
             once()
         gc.collect()
