@@ -24,11 +24,11 @@ pub(super) fn iterator<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, 
     unsafe { Bound::from_owned_ptr_or_err(tensor.py(), made) }
 }
 
-/// By identity, or what `x` makes of it.
+/// By identity with other tensors of dlx, so that lists find them; else what `x` makes of it.
 ///
 /// # Errors
 ///
-/// `TypeError` for numbers, sequences and tensors, which are expected to be compared with the elements.
+/// `TypeError` for numbers, sequences and other tensors, which are expected to be compared with the elements.
 pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = tensor.py();
     // NumPy's own compare the elements.
@@ -36,7 +36,7 @@ pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyRe
         intern!(py, "__array_ufunc__"),
         intern!(py, "__array_struct__"),
     ];
-    let is_free = x.is(tensor) || x.hasattr(names[0])? || x.hasattr(names[1])?;
+    let is_free = x.is_instance_of::<Tensor>() || x.hasattr(names[0])? || x.hasattr(names[1])?;
     let is_list = x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>();
     let is_number = x.is_instance_of::<PyComplex>() || x.hasattr(intern!(py, "__float__"))?;
     if !is_free && (is_list || is_number || x.hasattr(intern!(py, "__dlpack__"))?) {

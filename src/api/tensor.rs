@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
-use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, PyTuple};
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -72,9 +72,7 @@ impl Tensor {
         Device(self.device())
     }
 
-    /// Further devices that can address the memory, each accepted as ``device=``.
-    ///
-    /// The producer declares them; one on the CPU is asked only by ``device=``.
+    /// Further devices that can address the memory, as its producer declares, each accepted as ``device=``.
     #[getter]
     fn device_aliases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let devices = aliases::of_snapshot(self.described()).iter().copied();
@@ -218,9 +216,7 @@ impl Tensor {
         dtype::numpy_dtype(py, self.described().meta().dtype)
     }
 
-    /// NumPy's array interface, version 3, for memory on the CPU.
-    ///
-    /// Raises ``AttributeError`` for memory elsewhere and for dtypes that the interface cannot name.
+    /// NumPy's array interface, version 3; ``AttributeError`` for memory elsewhere and dtypes that it cannot name.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cpu(py, self.snapshot()?)
@@ -292,6 +288,10 @@ impl Tensor {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         iterator(slf)
+    }
+
+    fn __contains__(slf: &Bound<'_, Self>, _x: Py<PyAny>) -> PyResult<bool> {
+        compared(slf, PyInt::new(slf.py(), 0).as_any()).map(|_| false)
     }
 
     fn __richcmp__(slf: &Bound<'_, Self>, x: Py<PyAny>, _op: CompareOp) -> PyResult<Py<PyAny>> {
