@@ -33,6 +33,10 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (AttributeError, "no attribute '?__(dlpack|arrow|array)|has no __dlpack"),
     (TypeError, "has no __dlpack__; "),
     (TypeError, "expected an object that dlx.from_dlpack accepts"),
+    # What the array interface cannot describe: NumPy goes on to `__array__`.
+    (AttributeError, "a Python buffer (requires memory on|cannot describe) "),
+    # In the place of a tensor to write to.
+    (TypeError, "^it is a scalar of NumPy; pass a tensor$"),
     # A bridge cannot return a class that only exports tensors.
     (TypeError, "cannot be made from a tensor: (it has no exchange|its library makes)"),
     # Scalars that are asked for their buffer.
