@@ -132,3 +132,14 @@ def test_a_scalar_of_numpy_is_a_number_elsewhere() -> None:
         assert launched(np.zeros(3), np.int64(3)) == 3
     pairs: Any = dlx.launcher(lambda *x: x, give="tensor", size={0: 1})
     assert pairs(np.zeros(3), np.int64(3))[1] == 3
+
+
+def test_an_array_that_is_a_receiver_is_no_scalar() -> None:
+    """It is passed on as it is, and no option is said of it."""
+
+    def method(self: Any, x: Any) -> Any:
+        return self
+
+    x = np.zeros(3)
+    launched: Any = dlx.launcher(method, shape={"self": "n", "x": "n"})
+    assert launched(x, np.zeros(3)) is x

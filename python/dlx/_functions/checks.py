@@ -142,7 +142,8 @@ class Checks:
         for index, (name, x) in enumerate(
             zip(names, (*args, *kwargs.values()), strict=True)
         ):
-            if self.of(name, self.tensors) and hasattr(type(x), "__array_struct__"):
+            is_named = index >= self.receivers and self.of(name, self.tensors)
+            if is_named and hasattr(type(x), "__array_struct__"):
                 error = TypeError("it is a scalar of NumPy; pass a tensor")
                 self.note(error, index, len(args), tuple(kwargs))
                 raise error
