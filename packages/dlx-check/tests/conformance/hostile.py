@@ -208,7 +208,7 @@ def wrong_kind() -> Target:
 
 def raising_kind() -> Target:
     """Return a target whose tensor cannot be made."""
-    return _numpy("take", tensors={"read-only": "np.ones(3).frozn()"})
+    return _numpy("take", tensors={"read-only": "np.ones(3).reshape(2)"})
 
 
 def no_tensor() -> Target:
@@ -435,6 +435,21 @@ def instance_as_type() -> Target:
 def shown_as_list() -> Target:
     """Return a target whose `show` makes no array."""
     return replace(_numpy("take"), show="lambda x: x.tolist()")
+
+
+def misspelled_tensor() -> Target:
+    """Return a target whose tensor of a kind is not there."""
+    return replace(_numpy("take"), tensors={"read-only": "np.frozzen(3)"})
+
+
+def misspelled_keyword() -> Target:
+    """Return a target whose importer has a keyword of another name."""
+    return replace(_numpy("take"), keywords=frozenset({"copi"}))
+
+
+def unclosed() -> Target:
+    """Return a target whose `make` is no Python."""
+    return replace(_numpy("take"), make="np.array(")
 
 
 def raising_show() -> Target:

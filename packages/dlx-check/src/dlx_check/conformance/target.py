@@ -185,6 +185,8 @@ def misspelled(target: Target) -> str:
     Without this, the checks would find nothing to observe and say nothing. Whatever
     else a function raises is for the checks to judge.
     """
+    if fault := _unreadable(target):
+        return fault
     array = target.names["np"].arange(1, 7, dtype="float32")
     array = array.reshape(6, *[1] * (target.dimensions - 1))
     try:
@@ -218,6 +220,32 @@ def misspelled(target: Target) -> str:
     if kind is None or isinstance(kind, type):
         return ""
     return f"type={target.type!r}) is a {type(kind).__name__}; expected a class"
+
+
+def _unreadable(target: Target) -> str:
+    """Say which text of a target is no Python, or names a tensor that is not there."""
+    for each in fields(target):
+        value = getattr(target, each.name)
+        of_kinds = isinstance(value, Mapping)
+        texts = value.items() if of_kinds else [(None, value)]
+        for kind, text in texts:
+            if not isinstance(text, str):
+                continue
+            place = f"{each.name}={{{kind!r}: {text!r}}}" if of_kinds else ""
+            place = place or f"{each.name}={text!r}"
+            try:
+                if of_kinds:
+                    target.value(text)
+                elif "Expression" in str(each.type) or each.name in _STATEMENTS:
+                    compile(text, "<string>", "exec")
+            except (AttributeError, NameError, SyntaxError) as error:
+                return f"{place}) raises {described(error)}"
+            except Exception:
+                continue  # for the checks to judge
+    return ""
+
+
+_STATEMENTS = ("free", "change")
 
 
 def _unshown(target: Target, tensor: Any) -> str:
@@ -269,6 +297,7 @@ def wrong(target: Target) -> str:
     for name, words, known in (
         ("profiles", target.profiles.split(), _PROFILES),
         ("tensors", target.tensors, _TENSORS),
+        ("keywords", target.keywords, ("device", "copy")),
     ):
         if unknown := sorted({*words} - {*known}):
             return f"{name}=...) has {unknown}; expected some of {', '.join(known)}"

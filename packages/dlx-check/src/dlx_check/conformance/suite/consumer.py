@@ -232,6 +232,7 @@ _FLAGS = (
                 ),
                 "",
             ),
+            _shares(False),
             expect.exports_read_only,
         ),
         "written though protected",

@@ -87,8 +87,11 @@ def _has(bit: int, text: str, says: str) -> Expectation:
         struct = record.struct
         if struct is None or struct.name != VERSIONED or struct.flags & bit:
             return None
-        # Whether it may share the memory is another question.
-        return None if bit == COPIED and record.notes.get("shares") else says
+        # Whether memory is shared is another question; a copy protects nothing.
+        shares = record.notes.get("shares")
+        if (bit == COPIED and shares) or (bit == READ_ONLY and shares is False):
+            return None
+        return says
 
     return Expectation(text, wrong, of_flags=True)
 
