@@ -396,3 +396,10 @@ def test_elements_of_four_bits_of_jax_are_cast_by_it(to: str) -> None:
     assert made.tolist() == [1, -2]
     with pytest.raises(RuntimeError, match="no DLPack equivalent"):
         dlx.convert(x, to)
+
+
+def test_a_cast_before_the_import_is_a_copy_that_may_be_ruled_out() -> None:
+    """docs/convert.md: by the exception of all copies."""
+    jax = requires("jax")
+    with pytest.raises(dlx.CopyRefused, match="is of float64 and not of float32"):
+        dlx.convert(np.ones(3), jax, dtype={"float64": "float32"}, copy=False)

@@ -62,7 +62,7 @@ def of_dtype(dtype: Any) -> str | None:
                 return of_dtype(found["of"])
             if words == ROWS and not are_numbers(of_dtype(found["of"])):
                 return "lists"
-            if words == "categories" and of_dtype(_categories(dtype)) == NUMBERS:
+            if words == "categories" and of_dtype(categories(dtype)) == NUMBERS:
                 return NUMERIC
             unit = re.search(r"\[([mnuµμ]?s)[,\]]|unit='([mnuµμ]?s)'", text)
             if unit and words in ("timestamps", "durations", "times of day"):
@@ -76,10 +76,11 @@ def are_numbers(words: str | None) -> bool:
     return words in (NUMBERS, NUMERIC, ROWS, "tensors")
 
 
-def _categories(dtype: Any) -> Any:
+def categories(dtype: Any) -> Any:
     """Return the dtype of the categories of a dtype of pandas or pyarrow."""
     values = getattr(getattr(dtype, "categories", None), "dtype", None)
-    return getattr(dtype, "value_type", None) if values is None else values
+    stored = getattr(dtype, "pyarrow_dtype", dtype)
+    return getattr(stored, "value_type", None) if values is None else values
 
 
 def of_table(x: Any) -> list[Any] | None:

@@ -107,6 +107,8 @@ def _several(x: Any, columns: list[Any]) -> str | None:
     dtype, name = columns[0], type_name(type(x))
     for other in columns:
         if not _equals(dtype, other):
+            if str(dtype) == str(other):  # of other categories
+                return f"{name} has columns of several dtypes, all called {dtype}"
             return f"{name} has columns of several dtypes, as {dtype} and {other}"
     return None
 

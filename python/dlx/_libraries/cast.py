@@ -137,8 +137,13 @@ def convert(
     try:
         return _cast(_core.convert(x, to, **how), dtype, copy)
     except (BufferError, RuntimeError) as refused:
-        if copy is False or not _is_castable(x, detach):
+        if not _is_castable(x, detach) or isinstance(refused, CopyRefused):
             raise
+        if copy is False:
+            before = _core.convert(x, _core.Tensor, detach=detach).dtype
+            raise CopyRefused(
+                f"copy=False, but the tensor is of {before} and not of {dtype}"
+            ) from refused
         if (own := _at_source(x, dtype)) is None:
             raise
         # An instance keeps what it says of itself.

@@ -37,6 +37,7 @@ _ARROW_DTYPE = {
     "lists": "x.list.flatten(), all in one row",
     "structs": "x.struct.field(name)",
     "bytes": "numpy.frombuffer(x[i], dtype), one by one",
+    "categories": "x.factorize()[0], a number for each and -1 for none",
 }
 _POLARS = {
     "strings": "x.cast(polars.Categorical).to_physical(), a number for each",
@@ -46,7 +47,8 @@ _POLARS = {
     "durations": "x.to_physical()",
     "times of day": "x.to_physical()",
     "lists": "x.explode(), all in one row",
-    "rows of one length": "x.to_numpy(), with nan for what is missing",
+    "rows of one length": "x.to_numpy()",
+    "rows and nulls": "x.drop_nulls().explode().fill_null(value), all in one row",
     "structs": "x.struct.field(name)",
     "bytes": "numpy.frombuffer(x[i], dtype), one by one",
     "Python objects": "numpy.asarray(x.to_list(), dtype) with a numeric dtype",
@@ -106,8 +108,9 @@ _KINDS = (
 )
 
 
-# By the kinds of pandas; these have a place for what is missing.
-_NUMBERS = {"b": "boolean", "i": "Int64", "u": "UInt64", "f": "Float64"}
+# By the first letter of other names; these have a place for what is missing.
+_NUMBERS = {"b": "boolean", "i": "Int64", "u": "UInt64"}
+_NUMBERS |= dict.fromkeys("fdh", "Float64")
 
 
 def advice(x: Any) -> str | None:
@@ -127,15 +130,19 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
         key, words = "table", ""
     elif key == elements.NUMERIC and known is _PANDAS and name != "DataFrame":
         # Without nulls these are numbers, which are taken.
-        kind = getattr(x, "cat", x).categories.dtype.kind
-        number = _NUMBERS.get(kind, "")
+        number = _NUMBERS.get(str(elements.categories(x.dtype))[0].lower(), "")
         key, words = key if number else "complex categories", f"{key} and nulls"
     elif hasattr(x, "levels"):  # MultiIndex
         key = words = "tuples"
     elif words == elements.SEVERAL:
         key = "several"
+    elif key == elements.ROWS and known is _POLARS:
+        if x.null_count() or x.explode().null_count():
+            key, words = "rows and nulls", f"{words}, with nulls"
     elif key == elements.NUMBERS:
-        key, words = "missing" if misses(x) else "", "numbers and nulls"
+        dtype = str(getattr(x, "type", getattr(x, "dtype", ""))).lower()
+        what = "booleans" if dtype.startswith("bool") else elements.NUMBERS
+        key, words = "missing" if misses(x) else "", f"{what} and nulls"
         if key and name == "Array" and str(x.type) == "bool":
             key = "booleans and nulls"
         if not key and str(getattr(x, "type", "")) == "bool":

@@ -52,7 +52,12 @@ _CLASSES = (
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
     ("h5py", "Dataset", "is in a file; pass x[...]"),
-    ("awkward", "Array", "has rows of any length; pass x.to_numpy() if they are equal"),
+    (
+        "awkward",
+        "Array",
+        "has rows of any length, or no numbers alone; pass x.to_numpy() if they are "
+        "equal, x['name'] of fields, or awkward.fill_none(x, value)",
+    ),
 )
 
 
