@@ -16,7 +16,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::adapters::arrow;
+use crate::adapters;
 use crate::api::entry::Builtin;
 use crate::api::from_dlpack::is_tensor;
 use crate::cpython::call::call_with;
@@ -163,12 +163,14 @@ impl<'py> Walk<'_, 'py> {
         Ok(self.changed(tree).unwrap_or(tree).clone())
     }
 
-    /// Maps what `leaf` refused: an array of Arrow's may have strings.
+    /// Maps what `leaf` refused: an array of Arrow's may have strings, and a tensor of TensorFlow.
     #[cold]
     #[inline(never)]
     fn refused(&self, x: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
         match self.other {
-            Some(other) if !other.is(self.leaf) && arrow::is_array(x)? => call_with(other, &[x]),
+            Some(other) if !other.is(self.leaf) && adapters::may_have_text(x)? => {
+                call_with(other, &[x])
+            }
             _ => Err(error),
         }
     }

@@ -13,7 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
-use crate::adapters::torch;
+use crate::adapters::{self, torch};
 use crate::api::from_dlpack::is_tensor;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
@@ -279,10 +279,10 @@ impl Bridged {
     }
 }
 
-/// Whether `x`, which could not be converted, is no tensor.
+/// Whether `x`, which could not be converted, is no tensor, or may be one of text.
 #[cold]
 fn exports_no_more(x: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
-    Ok(!is_urgent(x.py(), error) && !is_tensor(x)?)
+    Ok(!is_urgent(x.py(), error) && (!is_tensor(x)? || adapters::may_have_text(x)?))
 }
 
 /// Whether no keyword is ``out`` and every value is of a common non-tensor type.

@@ -18,7 +18,7 @@ use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_subtype;
-use crate::exchange::slot::inner_of;
+use crate::exchange::slot::{inner_of, is_mixin};
 use crate::import::ladder::{from_dlpack, is_accepted};
 use crate::stream;
 use crate::tensor::object::Tensor;
@@ -119,8 +119,12 @@ pub(crate) fn convert_detached<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let detached = detached(x)?;
     // An instance of the class keeps what it says of itself.
-    let is_one = !detached.is(x) && to.is(x.get_type());
-    as_asked(&detached, if is_one { x } else { to }, asked)
+    let own = x.get_type();
+    let class = to.cast::<PyType>().cloned();
+    let class = class.unwrap_or_else(|_| to.get_type());
+    let is_one = class.is(&own) || is_mixin(&class) && is_subtype(own.as_type_ptr(), &class);
+    let like = !detached.is(x) && is_one;
+    as_asked(&detached, if like { x } else { to }, asked)
 }
 
 /// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports is asked.

@@ -303,3 +303,31 @@ def test_a_hook_that_a_class_gets_later_is_called() -> None:
     assert double(x, [1.0]).unit == "km"
     del Late.__dlx_like__
     assert double(x).unit == "m"
+
+
+class Foot(Length):
+    """A subclass, whose instances are of the class, too."""
+
+
+@pytest.mark.parametrize("own", [Length, Foot])
+@pytest.mark.parametrize("to", [Length, Length(GRID, "km")], ids=["class", "instance"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"copy": True},
+        {"dtype": "float32"},
+        {"dtype": {"float64": "float32"}},
+        {"detach": True},
+        {"detach": True, "dtype": "float32"},
+    ],
+    ids=str,
+)
+def test_an_instance_of_the_target_keeps_its_unit(
+    own: Any, to: Any, options: Any
+) -> None:
+    """docs/classes.md: it is its own model, whatever has to be done with it."""
+    torch = requires("torch")
+    data = torch.ones(3, requires_grad="detach" in options, dtype=torch.float64)
+    made = dlx.convert(own(data, "ft"), to, **options)
+    assert (type(made), made.unit) == (own, "ft")
+    assert dlx.from_dlpack(made).tolist() == [1, 1, 1]

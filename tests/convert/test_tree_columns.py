@@ -192,3 +192,29 @@ def test_another_mapping_is_refused_in_a_strict_tree(tree: Any) -> None:
     assert to_dlx([tree])[0] is tree
     with pytest.raises(TypeError, match="no __dlpack__"):
         to_dlx([tree], strict=True)
+
+
+def test_text_of_tensorflow_stays() -> None:
+    """docs/convert.md: as that of any other library; a batch has often both."""
+    tf = requires("tensorflow")
+    tree = {"x": tf.ones(2), "name": tf.constant(["cat"])}
+    out = dlx.convert_tree(tree, np)
+    assert out["x"].tolist() == [1, 1]
+    assert out["name"] is tree["name"]
+    with pytest.raises(BufferError, match="string"):
+        dlx.convert_tree(tree, np, strict=True)
+
+
+@pytest.mark.parametrize(
+    "code", ["pa.array(['a'])", "pa.array([[1]])", "pa.nulls(1)", "tf.constant(['a'])"]
+)
+def test_what_has_no_numbers_passes_a_bridge(code: str) -> None:
+    """docs/bridge.md: an array of strings is no tensor, whatever was one before."""
+    short, name = {"p": ("pa", "pyarrow"), "t": ("tf", "tensorflow")}[code[0]]
+    library = requires(name)
+    bridged = dlx.bridge(np.ndarray)(lambda x, y: (x, y))
+    numbers = library.array([1]) if short == "pa" else library.constant([1])
+    for y in (eval(code, {short: library}), numbers, eval(code, {short: library})):
+        x, back = bridged(np.ones(2), y)
+        assert type(x) is np.ndarray
+        assert (back is y) == (y is not numbers)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # Each container on the way to a leaf, a position in it, and what is there.
     Way = list[tuple[Any, int, Any]]
 
-__all__ = ["convert_tree", "held_by", "map_tree", "path", "place"]
+__all__ = ["convert_tree", "has_no_numbers", "held_by", "map_tree", "path", "place"]
 
 _IMMUTABLE = 1 << 8  # of the flags of a type: no class statement made it
 
@@ -122,7 +122,7 @@ def _if_array(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return convert(leaf)
         except Exception:
-            if _has_no_numbers(leaf):
+            if has_no_numbers(leaf):
                 return leaf
             raise
 
@@ -137,7 +137,7 @@ def _is_numpy(leaf: object) -> bool:
     return isinstance(known, type) and isinstance(leaf, known)
 
 
-def _has_no_numbers(leaf: Any) -> bool:
+def has_no_numbers(leaf: Any) -> bool:
     """Whether a leaf, which `convert` has refused, has no numbers for any library."""
     try:
         _core.from_dlpack(leaf)

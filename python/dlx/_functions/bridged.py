@@ -157,6 +157,8 @@ class _Arguments:
                 return x
             into = self.into
             new = into.leaf(x) if outs is None else outs.take(into, x)
+            if new is x and not isinstance(x, into.to):
+                return x  # it has no numbers
             kind = self.kind_of(x)
             if results.kind is None:
                 results.kind = kind

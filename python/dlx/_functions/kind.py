@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import _core
+from .._containers.tree import has_no_numbers
 from .._core import convert
 from .._mixin import ExchangeMixin
 
@@ -37,7 +38,12 @@ class Kind(_core.Kind):
         into = self.to if like is None else like
         # Of what is written in place (copy=False) nothing is recorded: see `Outs.take`.
         how = self.how if copy is None else {"detach": True}
-        return convert(x, into, copy=copy, **how)
+        try:
+            return convert(x, into, copy=copy, **how)
+        except BufferError:
+            if copy is None and has_no_numbers(x):
+                return x  # as of a class that is no tensor's
+            raise
 
     def stands_for(self, cls: type) -> bool:
         """Whether ``cls`` derives from this type, judged by its bases alone."""

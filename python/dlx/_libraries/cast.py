@@ -102,9 +102,19 @@ def _is_castable(x: Any, detach: bool) -> bool:
     return True
 
 
-def _at_source(x: Any, dtype: DType) -> Any:
+def _is_mixed(own: type, kind: type) -> bool:
+    """Whether instances of a class are of a mixin class, too."""
+    from .._mixin import ExchangeMixin
+
+    return any(kind is base for base in own.__mro__) and ExchangeMixin in kind.__mro__
+
+
+def _at_source(x: Any, dtype: DType, detach: bool) -> Any:
     """Return what the library of ``x`` makes of it, else NumPy; None if neither can."""
-    takes: list[Callable[[], Any]] = [lambda: x, lambda: _core.convert(x, "numpy")]
+    takes: list[Callable[[], Any]] = [
+        lambda: x,
+        lambda: _core.convert(x, "numpy", detach=detach),
+    ]
     for take in takes:
         with suppress(Exception):
             taken = take()
@@ -144,10 +154,12 @@ def convert(
             raise CopyRefused(
                 f"copy=False, but the tensor is of {before} and not of {dtype}"
             ) from refused
-        if (own := _at_source(x, dtype)) is None:
+        if (own := _at_source(x, dtype, detach)) is None:
             raise
         # An instance keeps what it says of itself.
-        like = x if to is type(x) else to
+        kind = to if isinstance(to, type) else type(to)
+        is_one = kind is type(x) or _is_mixed(type(x), kind)
+        like = x if is_one else to
         try:
             return _cast(_core.convert(own, like, **how), dtype, None)
         except BufferError:
