@@ -4,9 +4,9 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBool, PyList};
 
-use crate::abi::DLDataType;
+use crate::abi::{DLDataType, DLDataTypeCode};
 use crate::tensor::memory::ALIGNMENT;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -20,6 +20,13 @@ pub(super) struct Accepted {
     /// In bytes.
     align: usize,
 }
+
+/// Of a parameter that takes numbers: no tensor is of it.
+const NO_TENSOR: DLDataType = DLDataType {
+    code: DLDataTypeCode(u8::MAX),
+    bits: 0,
+    lanes: 0,
+};
 
 enum DTypes {
     Any,
@@ -60,7 +67,7 @@ impl Accepted {
 
     /// Whether the tensor at `index` has a dtype of its own.
     pub(super) fn names(&self, index: usize) -> bool {
-        matches!(&self.dtypes, DTypes::OfEach(each) if each[index].is_some())
+        matches!(&self.dtypes, DTypes::OfEach(each) if each[index].is_some_and(|of| of != NO_TENSOR))
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.
@@ -74,6 +81,11 @@ impl Accepted {
         // A copy of what is written would keep the result to itself.
         let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
         let remedy = |read: &str| String::from(if is_out { own } else { read });
+        if self.dtypes.at(index) == Some(NO_TENSOR) {
+            return Err(Error::refused(
+                "it is a tensor, and the function takes a number there; pass x.item()",
+            ));
+        }
         if let Some(accepted) = self.dtypes.at(index)
             && accepted != meta.dtype
         {
@@ -131,6 +143,9 @@ impl DTypes {
             )));
         }
         let one = |dtype: Bound<'_, PyAny>| {
+            if dtype.is(PyBool::new(dtype.py(), false)) {
+                return Ok(Some(NO_TENSOR));
+            }
             let named = (!dtype.is_none()).then_some(dtype);
             named.map(|dtype| DType::of(&dtype)).transpose()
         };

@@ -143,3 +143,37 @@ def test_an_array_that_is_a_receiver_is_no_scalar() -> None:
     x = np.zeros(3)
     launched: Any = dlx.launcher(method, shape={"self": "n", "x": "n"})
     assert launched(x, np.zeros(3)) is x
+
+
+NUMBERS = {"ldexp": (ctypes.c_double, ctypes.c_int), "fabsf": (ctypes.c_float,)}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("options", [{}, {"dtype": "float32"}, {"dtype": {0: "int8"}}])
+def test_a_tensor_is_no_number_of_c(name: str, options: Any) -> None:
+    """docs/native.md: ``x.max()`` of torch is a tensor, whose address would be used."""
+    function = ctypes.CDLL("libm.so.6")[name]
+    function.argtypes, function.restype = NUMBERS[name], NUMBERS[name][0]
+    launched: Any = dlx.launcher(function, **options)
+    more = [3] * (len(NUMBERS[name]) - 1)
+    assert launched(2.0, *more) == launched(np.float64(2), *more) == (16 if more else 2)
+    tensors = [np.array(2, "f4"), dlx.from_dlpack(np.array(2, "f4"))]
+    for x in [*tensors, requires("torch").tensor(2.0)]:
+        with pytest.raises(
+            BufferError, match=r"a number there; pass x\.item\(\)"
+        ) as no:
+            launched(x, *more)
+        assert no.value.__notes__ == [f"argument 0 of {name}"]
+        if more:
+            with pytest.raises(BufferError, match="a number there"):
+                launched(2.0, x)
+
+
+def test_the_longer_integers_of_c_may_be_addresses() -> None:
+    """As those of CUDA's driver are."""
+    library = ctypes.CDLL(None)
+    memset = library["memset"]
+    memset.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_size_t]
+    x = np.zeros(2, "u1")
+    dlx.launcher(memset, out=0)(x, 1, 2)
+    assert x.tolist() == [1, 1]

@@ -201,9 +201,10 @@ def test_a_function_without_argtypes_is_refused(
 def test_a_type_of_c_that_cuts_addresses_is_no_out() -> None:
     """ctypes: it drops the upper bits in silence."""
     memmove = ctypes.CDLL(None).memmove
-    memmove.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-    with pytest.raises(TypeError, match="c_int at position 0, which cuts addresses"):
-        dlx.launcher(memmove, out=0)
+    for kind in (ctypes.c_int, ctypes.c_bool, ctypes.c_double, ctypes.c_float):
+        memmove.argtypes = [kind, ctypes.c_void_p, ctypes.c_size_t]
+        with pytest.raises(TypeError, match=f"{kind.__name__} at position 0, which "):
+            dlx.launcher(memmove, out=0)
     memmove.argtypes = [ctypes.c_size_t, np.ctypeslib.ndpointer(), ctypes.c_size_t]
     dlx.launcher(memmove, out=[0, 1])
     dlx.launcher(memmove, out="args")

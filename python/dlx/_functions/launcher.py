@@ -64,7 +64,13 @@ def launched(
                 "in each call"
             )
     parameters.write([out] if isinstance(out, (str, int)) else out)
+    numbers: set[str | int] = set()
     if give == "address" and foreign is function:
+        numbers = {
+            parameters.at(at, "argtypes")
+            for at, kind in enumerate(foreign.argtypes)
+            if _is_of_numbers(kind)
+        }
         _refuse_narrow(function, parameters.out)
     said = {
         option: parameters.each(option, value)
@@ -75,6 +81,11 @@ def launched(
     dtype = said["dtype"]
     if isinstance(dtype, dict):
         dtype = [parameters.of(name, dtype) for name in parameters.names]
+    if numbers:
+        # False is a dtype that no tensor has.
+        each = dtype if isinstance(dtype, list) else [dtype] * len(parameters.names)
+        named = zip(parameters.names, each, strict=True)
+        dtype = [False if name in numbers else one for name, one in named]
     note = functools.partial(_note, function, parameters.fixed)
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
@@ -106,18 +117,24 @@ def _of_ctypes(function: Any) -> Any:
 
 def _refuse_narrow(function: Any, positions: Iterable[str | int]) -> None:
     """Refuse types of C that cut an address, which a kernel would write to."""
-    import ctypes
-
     for at in positions:
         if not isinstance(at, int):
             continue  # all of them, lengths too
-        kind = function.argtypes[at]
-        is_simple = isinstance(kind, type) and issubclass(kind, ctypes._SimpleCData)
-        if is_simple and ctypes.sizeof(kind) < ctypes.sizeof(ctypes.c_void_p):
+        if _is_of_numbers(kind := function.argtypes[at]):
             raise TypeError(
                 f"argtypes of {_name(function)} has {kind.__name__} at position {at}, "
-                "which cuts addresses; expected ctypes.c_void_p there"
+                "which holds no address; expected ctypes.c_void_p there"
             )
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    """Whether a type of C cannot hold an address: the longer integers may."""
+    import ctypes
+
+    if not isinstance(kind, type) or not issubclass(kind, ctypes._SimpleCData):
+        return False
+    is_short = ctypes.sizeof(kind) < ctypes.sizeof(ctypes.c_void_p)
+    return is_short or kind._type_ in "dg"  # type: ignore[attr-defined]
 
 
 _MOST = 255  # arguments that a position may name
