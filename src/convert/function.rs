@@ -73,7 +73,7 @@ pub(crate) fn py_convert<'py>(
     let py = x.py();
     if let Some(dtype) = dtype {
         let module = py.import(intern!(py, "dlx._libraries.cast"))?;
-        let how = (x, to, dtype, device, copy, detach, share_readonly);
+        let how = (x, model(x, to), dtype, device, copy, detach, share_readonly);
         return module.call_method1(intern!(py, "convert"), how);
     }
     let asked = Options {
@@ -117,14 +117,17 @@ pub(crate) fn convert_detached<'py>(
     to: &Bound<'py, PyAny>,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let detached = detached(x)?;
-    // An instance of the class keeps what it says of itself.
-    let own = x.get_type();
+    as_asked(&detached(x)?, model(x, to), asked)
+}
+
+/// What the result is made like: an instance of the class keeps what it says of itself.
+fn model<'a, 'py>(x: &'a Bound<'py, PyAny>, to: &'a Bound<'py, PyAny>) -> &'a Bound<'py, PyAny> {
     let class = to.cast::<PyType>().cloned();
     let class = class.unwrap_or_else(|_| to.get_type());
-    let is_one = class.is(&own) || is_mixin(&class) && is_subtype(own.as_type_ptr(), &class);
-    let like = !detached.is(x) && is_one;
-    as_asked(&detached, if like { x } else { to }, asked)
+    match is_mixin(&class) && is_subtype(x.get_type_ptr(), &class) {
+        true => x,
+        false => to,
+    }
 }
 
 /// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports is asked.

@@ -102,13 +102,6 @@ def _is_castable(x: Any, detach: bool) -> bool:
     return True
 
 
-def _is_mixed(own: type, kind: type) -> bool:
-    """Whether instances of a class are of a mixin class, too."""
-    from .._mixin import ExchangeMixin
-
-    return any(kind is base for base in own.__mro__) and ExchangeMixin in kind.__mro__
-
-
 def _at_source(x: Any, dtype: DType, detach: bool) -> Any:
     """Return what the library of ``x`` makes of it, else NumPy; None if neither can."""
     takes: list[Callable[[], Any]] = [
@@ -156,11 +149,7 @@ def convert(
             ) from refused
         if (own := _at_source(x, dtype, detach)) is None:
             raise
-        # An instance keeps what it says of itself.
-        kind = to if isinstance(to, type) else type(to)
-        is_one = kind is type(x) or _is_mixed(type(x), kind)
-        like = x if is_one else to
         try:
-            return _cast(_core.convert(own, like, **how), dtype, None)
+            return _cast(_core.convert(own, to, **how), dtype, None)
         except BufferError:
             raise refused from refused.__cause__
