@@ -200,7 +200,8 @@ def launcher(
 
     ``out`` names the parameters whose tensors are written to, by name or position.
     ``contiguous=False`` accepts all strides, which an address does not tell. ``align``
-    accepts addresses that are a multiple of as many bytes, a power of two.
+    accepts addresses that are a multiple of as many bytes, a power of two; without it
+    elements of a ``dtype`` that is named have to be aligned to their size.
 
     ``dtype``, ``shape`` and ``size`` say what is accepted of all tensors, or in a dict
     by parameter or a list by position of each; None accepts all. ``shape`` has a length

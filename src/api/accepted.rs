@@ -12,13 +12,14 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::dtype::{self, DType};
 use crate::types::error::Error;
+use crate::types::layout;
 
 /// What is accepted of each tensor of a block.
 pub(super) struct Accepted {
     dtypes: DTypes,
     contiguous: bool,
-    /// In bytes.
-    align: usize,
+    /// In bytes; `None` stands for that of the named dtype.
+    align: Option<usize>,
 }
 
 /// Of a parameter that takes numbers: no tensor is of it.
@@ -46,8 +47,8 @@ impl Accepted {
         if dtype.is_none() && !contiguous && align.is_none() {
             return Ok(None);
         }
-        let align = usize::try_from(align.unwrap_or(1)).unwrap_or(0);
-        if !align.is_power_of_two() {
+        let align = align.map(|align| usize::try_from(align).unwrap_or(0));
+        if align.is_some_and(|align| !align.is_power_of_two()) {
             return Err(PyValueError::new_err(
                 "align takes a number of bytes that is a power of two",
             ));
@@ -62,12 +63,16 @@ impl Accepted {
     /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
     pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
         let accepted = self.dtypes.at(index);
-        address & (self.align - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
+        self.is_aligned(index, address) && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
-    /// Whether the tensor at `index` has a dtype of its own.
-    pub(super) fn names(&self, index: usize) -> bool {
-        matches!(&self.dtypes, DTypes::OfEach(each) if each[index].is_some_and(|of| of != NO_TENSOR))
+    /// Whether a kernel can read elements from this address: those of a named dtype as its C type.
+    fn is_aligned(&self, index: usize, address: usize) -> bool {
+        match (self.align, self.dtypes.at(index)) {
+            (Some(align), _) => address & (align - 1) == 0,
+            (None, Some(dtype)) => layout::is_aligned(address as u64, dtype),
+            (None, None) => true,
+        }
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.
@@ -113,15 +118,22 @@ impl Accepted {
             // A handle has no alignment of its own.
             false => meta.byte_offset as usize,
         };
-        if address & (self.align - 1) != 0 {
-            let remedy = match self.align <= ALIGNMENT {
-                true => remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes"),
+        if !self.is_aligned(index, address) {
+            let copy = remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes");
+            let (multiple, remedy) = match self.align {
+                None => (
+                    "its element size".to_owned(),
+                    format!("{copy}, and align=1 accepts all"),
+                ),
+                Some(align) if align <= ALIGNMENT => (format!("align={align}"), copy),
                 // No copy of dlx helps.
-                false => "expected memory that its library has aligned so".to_owned(),
+                Some(align) => (
+                    format!("align={align}"),
+                    "expected memory that its library has aligned so".to_owned(),
+                ),
             };
             return Err(Error::refused(format!(
-                "the tensor is at address {address:#x}, which is no multiple of align={}; {remedy}",
-                self.align,
+                "the tensor is at address {address:#x}, which is no multiple of {multiple}; {remedy}",
             )));
         }
         Ok(())

@@ -27,8 +27,8 @@ use crate::types::device;
 /// they wait for ``s`` on exit, also when the body raises; equal streams need no wait.
 ///
 /// ``dtype``, ``contiguous`` and ``align`` say what the kernel accepts: a dtype for all tensors, or a list of one for each
-/// (None for any), ``out`` last; row-major elements without gaps; an address that is a multiple of ``align`` bytes. All
-/// other tensors are refused before the block begins.
+/// (None for any), ``out`` last; row-major elements without gaps; an address that is a multiple of ``align`` bytes, by
+/// default of the element size of a named dtype. All other tensors are refused before the block begins.
 ///
 /// Tensors that require grad are accepted where they are read, because a kernel records no gradients; as ``out`` only
 /// under ``torch.no_grad()`` or Paddle's. A library that cannot name its stream (it has neither a table nor

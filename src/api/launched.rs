@@ -55,6 +55,8 @@ struct Parameters {
     stream: Option<usize>,
     /// Whether tensors of each are written to.
     written: Vec<bool>,
+    /// Whether an option names each: it takes tensors and addresses.
+    tensors: Vec<bool>,
     /// Whether those of each may be missing: None is its default.
     optional: Vec<bool>,
 }
@@ -66,6 +68,7 @@ impl Parameters {
         let is_there =
             |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
         self.optional.len() == count
+            && self.tensors.len() == count
             && self.by_position.saturating_add(2) <= count
             && self.numbers.bind(py).values().iter().all(is_there)
     }

@@ -9,6 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.optional_libraries import requires
 
 F4, F8 = np.zeros(3, "f4"), np.zeros(3)
 
@@ -86,6 +87,29 @@ def test_no_copy_is_named_for_more_than_what_copies_of_dlx_are_aligned_to() -> N
     with pytest.raises(BufferError, match=r"no multiple of align=512; .*library") as no:
         borrowed(x, align=512)
     assert "copy=True" not in str(no.value)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("name", ["numpy", "dlx", "torch"])
+def test_elements_of_a_named_dtype_are_aligned(dtype: str, name: str) -> None:
+    """A kernel in C reads them as its type; a packed record or a header leaves gaps."""
+    raw = np.zeros(129, "u1")
+    x = raw[1:].view(dtype)
+    if name == "dlx":
+        x = dlx.from_dlpack(x)
+    elif name == "torch":
+        x = requires("torch").from_dlpack(x)
+    launched: Any = dlx.launcher(lambda x: x, dtype=dtype)
+    with pytest.raises(BufferError, match=r"of its element size; .*copy=True") as no:
+        borrowed(x, dtype=dtype)
+    assert "align=1 accepts all" in str(no.value)
+    with pytest.raises(BufferError, match="of its element size"):
+        launched(x)
+    assert borrowed(x)
+    assert borrowed(dlx.from_dlpack(x, copy=True), x[:0], dtype=dtype)
+    assert borrowed(x, dtype=dtype, align=1)
+    launched = dlx.launcher(lambda x: x, dtype=dtype, align=1)
+    assert launched(x) == dlx.from_dlpack(x).data_ptr
 
 
 @pytest.mark.parametrize("align", [0, -8, 3, 48])

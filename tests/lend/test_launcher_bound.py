@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 from typing import Any
 
@@ -134,15 +135,47 @@ def test_a_scalar_of_numpy_is_a_number_elsewhere() -> None:
     assert pairs(np.zeros(3), np.int64(3))[1] == 3
 
 
-def test_an_array_that_is_a_receiver_is_no_scalar() -> None:
-    """It is passed on as it is, and no option is said of it."""
+@pytest.mark.parametrize("name", ["self", "cls"])
+@pytest.mark.parametrize(
+    "options",
+    [{"out": 0}, {"dtype": ["f4"]}, {"shape": {0: "n"}}, {"size": {0: 3}}],
+    ids=str,
+)
+def test_a_receiver_is_no_tensor(name: str, options: Any) -> None:
+    """docs/launcher.md: it is passed on, so that nothing of an option would hold."""
+    space: dict[str, Any] = {}
+    exec(f"def method({name}, x, n=3): return {name}", space)
+    method, x = space["method"], np.zeros(3)
+    assert dlx.launcher(method, dtype="f8", shape="same")(x, x) is x
+    named = {option: name if option == "out" else {name: "n"} for option in options}
+    for said in (options, named):
+        with pytest.raises(ValueError, match=f"'{name}', the receiver of .*method"):
+            dlx.launcher(method, **said)
 
-    def method(self: Any, x: Any) -> Any:
-        return self
 
+@pytest.mark.parametrize("option", ["out", "dtype", "shape", "size"])
+@pytest.mark.parametrize(
+    "memory",
+    [b"abc", "abc", bytearray(8), (ctypes.c_double * 3)(), array.array("d", [1])],
+    ids=lambda x: type(x).__name__,
+)
+def test_memory_of_python_is_no_tensor(option: str, memory: Any) -> None:
+    """ctypes would pass its address for a tensor, of which nothing was checked."""
+    memmove = ctypes.CDLL(None)["memmove"]
+    memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     x = np.zeros(3)
-    launched: Any = dlx.launcher(method, shape={"self": "n", "x": "n"})
-    assert launched(x, np.zeros(3)) is x
+    said: Any = {"dtype": "float64", "shape": "n", "size": 3}
+    options = {option: {0: said[option]} if option in said else 0}
+    launched: Any = dlx.launcher(memmove, **options)
+    for more in ((x, 8), (dlx.from_dlpack(x), ctypes.c_size_t(8))):
+        with pytest.raises(TypeError, match=r"it is an instance of .*; pass a") as no:
+            launched(memory, *more)
+        assert no.value.__notes__[-1].startswith("argument 0 of")
+    pointer = ctypes.c_void_p(x.ctypes.data)
+    launched(x.ctypes.data, x, 8), launched(pointer, x, 8)
+    source: Any = dlx.launcher(memmove, out=0)
+    source(x, b"12345678", 8)
+    assert x.tobytes()[:8] == b"12345678"
 
 
 NUMBERS = {"ldexp": (ctypes.c_double, ctypes.c_int), "fabsf": (ctypes.c_float,)}

@@ -343,6 +343,7 @@ def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
         by_position=by_position,
         numbers=numbers,
         written=written,
+        tensors=optional,
         optional=optional,
         receivers=0,
         stream=None,

@@ -54,7 +54,7 @@ class Checks:
     ``of`` returns what an option says of a parameter. ``fixed`` are those that may be
     passed by position, of which the first ``receivers`` are left alone, and ``least``
     of which a call has to pass so. ``numbers`` has the defaults of all that have a
-    name; ``tensors`` are those that an option names.
+    name.
     """
 
     def __init__(
@@ -66,13 +66,11 @@ class Checks:
         receivers: int,
         least: int,
         note: Callable[..., None],
-        tensors: set[str | int],
         shapes: Said,
         sizes: Said,
     ) -> None:
         self.of, self.fixed, self.receivers, self.note = of, fixed, receivers, note
         self.shapes, self.sizes, self.least = shapes, sizes, least
-        self.tensors = dict.fromkeys(tensors, True)
         in_shapes, in_sizes = _lengths(shapes), _lengths(sizes)
         names = {each for each in in_shapes | in_sizes if isinstance(each, str)}
         # What is known before a call: the lengths that are numbers.
@@ -99,8 +97,6 @@ class Checks:
                 f"the call has {len(args)} arguments by position, and an option says "
                 f"something of position {self.least - 1}; pass that by position, too"
             )
-        if self.tensors:
-            self.refuse_scalars(args, kwargs)
         known = self.known.copy()
         if not self.say(known, args, kwargs):
             return
@@ -135,18 +131,6 @@ class Checks:
                 said = "*".join(map(str, dims))
                 what = f"{x.size} elements, and size={said!r} accepts {least} or more"
                 self.refuse(what, dims, index, tensors, args, kwargs)
-
-    def refuse_scalars(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse what C code would take for the address of a tensor."""
-        names = [*self.fixed[: len(args)], *range(len(self.fixed), len(args)), *kwargs]
-        for index, (name, x) in enumerate(
-            zip(names, (*args, *kwargs.values()), strict=True)
-        ):
-            is_named = index >= self.receivers and self.of(name, self.tensors)
-            if is_named and hasattr(type(x), "__array_struct__"):
-                error = TypeError("it is a scalar of NumPy; pass a tensor")
-                self.note(error, index, len(args), tuple(kwargs))
-                raise error
 
     def found(self, name: str | int) -> Found:
         """Return what is said of a parameter."""

@@ -86,6 +86,7 @@ def launched(
         each = dtype if isinstance(dtype, list) else [dtype] * len(parameters.names)
         named = zip(parameters.names, each, strict=True)
         dtype = [False if name in numbers else one for name, one in named]
+        parameters.named = {n: True for n in parameters.named if n not in numbers}
     note = functools.partial(_note, function, parameters.fixed)
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
@@ -237,6 +238,7 @@ class _Parameters:
         named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         self.takes_stream = kinds.get("stream") in named
         self.out: dict[str | int, bool] = {}
+        self.named: dict[str | int, bool] = {}
         self.defaults = {p.name: p.default for p in found if p.name not in self.others}
 
     def bound(self) -> list[Any]:
@@ -271,6 +273,11 @@ class _Parameters:
         return [self.of(name, self.out) is not None for name in self.names]
 
     @property
+    def tensors(self) -> list[bool]:
+        """Whether an option names each: it takes tensors and addresses."""
+        return [self.of(name, self.named) is not None for name in self.names]
+
+    @property
     def optional(self) -> list[bool]:
         """Whether None is the default of each."""
         return [self.defaults.get(str(name), name) is None for name in self.names]
@@ -278,6 +285,7 @@ class _Parameters:
     def write(self, out: Iterable[Any]) -> None:
         """Note the parameters whose tensors are written to."""
         self.out = {self.at(name, "out"): True for name in out}
+        self.named |= self.out
 
     def each(self, option: str, said: Any) -> dict[str | int, Any]:
         """Return what an option says of parameters, in a dict or by position."""
@@ -289,6 +297,8 @@ class _Parameters:
             if place in each:
                 raise ValueError(f"{option} names the parameter {place!r} twice")
             each[place] = value
+            if value is not None:
+                self.named[place] = True
         return each
 
     def checks(self, shape: Any, size: Any, note: Callable[..., None]) -> Checks | None:
@@ -312,7 +322,6 @@ class _Parameters:
             self.receivers,
             least,
             note,
-            {name for of in said.values() if isinstance(of, dict) for name in of},
             *dims,
         )
 
@@ -324,6 +333,12 @@ class _Parameters:
 
     def at(self, name: Any, option: str) -> str | int:
         """Return the parameter that an option names, by its name or its position."""
+        if self.receivers and name in (0, self.fixed[0]) and name is not False:
+            raise ValueError(
+                f"{option} names {self.fixed[0]!r}, the receiver of "
+                f"{_name(self.function)}, which is passed on; a parameter that takes "
+                "tensors needs another name"
+            )
         if isinstance(name, str):
             if name in self.fixed or name in self.keywords:
                 return name

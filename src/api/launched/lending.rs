@@ -5,7 +5,7 @@
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyMemoryView, PyString, PyTuple};
 
 use super::Launched;
 use crate::abi::DLDevice;
@@ -21,6 +21,7 @@ use crate::import::ladder::is_plain;
 use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::types::device;
+use crate::types::error::type_name;
 
 /// One call.
 struct Call<'a, 'py> {
@@ -89,15 +90,22 @@ impl Launched {
     }
 
     /// What a value is that is passed in place of a tensor, which C code would take for an address.
-    fn no_tensor(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<Option<&str>> {
+    fn no_tensor(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<Option<String>> {
+        let x = arguments.values[index];
         if self.is_missing(arguments, index)? {
-            return Ok(Some("None, and is written to"));
+            return Ok(Some("None, and is written to".to_owned()));
         }
-        let (x, at) = (arguments.values[index], self.parameter(arguments, index)?);
-        let has_dtype = self.accepted.as_ref().is_some_and(|of| of.names(at));
-        let is_tensor = self.parameters.written[at] || has_dtype;
-        let is_number = is_tensor && x.hasattr(intern!(x.py(), "__array_struct__"))?;
-        Ok(is_number.then_some("a scalar of NumPy"))
+        if !self.parameters.tensors[self.parameter(arguments, index)?] {
+            return Ok(None);
+        }
+        if x.hasattr(intern!(x.py(), "__array_struct__"))? {
+            return Ok(Some("a scalar of NumPy".to_owned()));
+        }
+        // Numbers and pointers of ctypes have no dimensions.
+        let view = PyMemoryView::from(&x).and_then(|view| view.getattr(intern!(x.py(), "ndim")));
+        let has_elements = view.and_then(|ndim| ndim.is_truthy()).unwrap_or(false);
+        let is_memory = has_elements || x.is_instance_of::<PyString>();
+        Ok(is_memory.then(|| format!("an instance of {}", type_name(&x.get_type()))))
     }
 
     /// The error, with a note that names the argument.

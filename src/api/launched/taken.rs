@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 use super::Launched;
 use super::lending::both;
@@ -65,7 +66,9 @@ impl Launched {
         }
         let is_plain = is_plain(&x);
         if is_plain {
-            if self.is_missing(arguments, index)? {
+            if self.is_missing(arguments, index)?
+                || is_memory(&x) && self.parameters.tensors[self.parameter(arguments, index)?]
+            {
                 return Ok(false);
             }
             taken.values.push(x.to_owned());
@@ -162,6 +165,11 @@ impl Launched {
             false => result,
         }
     }
+}
+
+/// Whether C code takes `x`, a plain value, for an address.
+fn is_memory(x: &Bound<'_, PyAny>) -> bool {
+    x.is_exact_instance_of::<PyBytes>() || x.is_exact_instance_of::<PyString>()
 }
 
 /// Ends the call: tells torch what was written to, and asks the libraries for their streams again.
