@@ -6,6 +6,7 @@ from . import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, ClassVar, Self
 
     from numpy.typing import DTypeLike, NDArray
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 
 
-def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
+def _define_export(
+    cls: type, exchange: str | None, mixin: str, others: Iterable[str] = ()
+) -> None:
     """Define ``cls.__dlx_export__`` for the attribute ``exchange``, or require one."""
     if exchange is not None:
         exchange = _attribute_name(exchange, cls)
@@ -46,6 +49,7 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
             f'class {cls.__name__}(dlx.{mixin}, exchange="data"), '
             "or define a method, def __dlx_export__(self), "
             "that returns anything dlx.from_dlpack takes"
+            + "".join(f"; did you mean exchange= by {each}=?" for each in others)
         )
 
 
@@ -231,7 +235,7 @@ class ExchangeMixin:
         cls, *, exchange: str | None = None, pickle: bool = False, **keywords: Any
     ) -> None:
         """Determine what instances export, and give the class its table."""
-        _define_export(cls, exchange, "ExchangeMixin")
+        _define_export(cls, exchange, "ExchangeMixin", keywords)
         _define_protocol(cls)
         if pickle:
             _define_pickle(cls)
@@ -252,10 +256,12 @@ class ExchangeMixin:
             # Without a frame of the constructor, the call failed on its arguments.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
+            like = "def __dlx_like__(self, tensor), which has an instance to go by"
+            if cls.__dlx_like__ is not ExchangeMixin.__dlx_like__:
+                like = "pass an instance, by whose __dlx_like__ it is made"
             raise TypeError(
                 f"{cls.__qualname__} cannot be made from a tensor alone ({error}); "
-                "define a class method, def __dlx_import__(cls, tensor), that makes "
-                "it, or def __dlx_like__(self, tensor), which has an instance to go by"
+                f"define a class method, def __dlx_import__(cls, tensor), or {like}"
             ) from error
 
     def __dlx_like__(self, tensor: Tensor) -> Self:
@@ -382,7 +388,7 @@ class ArrayInterfaceMixin:
 
     def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
         """Determine what instances export."""
-        _define_export(cls, exchange, "ArrayInterfaceMixin")
+        _define_export(cls, exchange, "ArrayInterfaceMixin", keywords)
         super().__init_subclass__(**keywords)
 
     @property

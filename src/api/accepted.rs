@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList};
 
-use crate::abi::{DLDataType, DLDataTypeCode};
+use crate::abi::{DLDataType, DLDataTypeCode, kDLComplex};
 use crate::tensor::memory::ALIGNMENT;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -94,14 +94,17 @@ impl Accepted {
         if let Some(accepted) = self.dtypes.at(index)
             && accepted != meta.dtype
         {
+            let name = dtype::name(accepted);
+            let cast = match meta.dtype.code == kDLComplex && accepted.code != kDLComplex {
+                true => "pass the real part, or a kernel for complex numbers".to_owned(),
+                false => {
+                    format!("cast it in its library, or by dlx.convert(x, to, dtype='{name}')")
+                }
+            };
             return Err(Error::refused(format!(
-                "the tensor is of {}, and dtype accepts {accepted}; {}",
+                "the tensor is of {}, and dtype accepts {name}; {}",
                 dtype::name(meta.dtype),
-                remedy(&format!(
-                    "cast it in its library, or by dlx.convert(x, to, dtype='{}')",
-                    dtype::name(accepted)
-                )),
-                accepted = dtype::name(accepted),
+                remedy(&cast),
             )));
         }
         if self.contiguous && !snapshot.is_row_major() {
@@ -110,7 +113,9 @@ impl Accepted {
                  gaps; {}",
                 snapshot.shape(),
                 snapshot.strides(),
-                remedy("dlx.from_dlpack(x, copy=True) makes them that")
+                remedy(
+                    "dlx.from_dlpack(x, copy=True) makes them that, of x.detach() if x requires grad"
+                )
             )));
         }
         let address = match device::has_addresses(meta.device) {

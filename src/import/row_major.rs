@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::adapters::torch::Guards;
+use crate::adapters::torch::{self, Guards};
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, is_mixin};
 use crate::import::cache::{self, Way};
@@ -167,7 +167,8 @@ fn row_major_of_table(
     guards: Option<&Guards>,
 ) -> PyResult<Option<RowMajor>> {
     let mut room = MaybeUninit::uninit();
-    let view = table.view(x, &mut room)?;
+    let view = table.view(x, &mut room);
+    let view = view.map_err(|error| torch::explain(guards.is_some(), x, error))?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };

@@ -18,7 +18,7 @@ use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
 use crate::import::export::{ordered, work_stream};
-use crate::import::ladder::from_dlpack;
+use crate::import::ladder::{explain, from_dlpack};
 use crate::import::protocol;
 use crate::stream::usage::Library;
 use crate::stream::{self, Stream, WorkStream};
@@ -91,7 +91,10 @@ pub(crate) fn lend(
             Ok((snapshot, None, None))
         }
         Way::Numpy => Ok((numpy::snapshot(x)?, None, None)),
-        Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
+        Way::Mixin => {
+            let (inner, last) = innermost(x)?;
+            lend(&inner, stream, wanted).map_err(|error| explain(&last, &inner, error))
+        }
         Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                 let by_protocol = of_protocol(x, stream, wanted);

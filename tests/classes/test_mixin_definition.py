@@ -232,6 +232,13 @@ def test_an_unknown_class_keyword_is_refused(mixin: Any) -> None:
         type("Misspelt", (mixin,), {}, exchange="data", exhcange="data")
 
 
+@either_mixin
+def test_a_misspelt_exchange_is_named(mixin: Any) -> None:
+    """The class says something, by another name."""
+    with pytest.raises(TypeError, match=r"did you mean exchange= by exchang=\?"):
+        type("Typo", (mixin,), {}, exchang="data")
+
+
 def test_a_class_that_could_not_be_defined_leaves_nothing_behind() -> None:
     """Another of the same name may follow."""
     for _ in range(3):

@@ -193,6 +193,36 @@ class OtherByMethod(ByMethod):
     """A class of its own."""
 
 
+USERS: dict[str, Callable[[Any], Any]] = {
+    "from_dlpack": dlx.from_dlpack,
+    "convert": lambda x: dlx.convert(x, np),
+    "bridge": dlx.bridge(np.ndarray)(abs),
+    "borrow": lambda x: dlx.borrow(x).__enter__(),
+    "launcher": dlx.launcher(lambda x: x),
+    "launcher of tensors": dlx.launcher(lambda x: x, give="tensor"),
+    "launcher that writes": dlx.launcher(lambda x: x, out=0),
+}
+
+
+@pytest.mark.parametrize("use", USERS.values(), ids=USERS)
+@pytest.mark.parametrize("value", [None, [1.0], "text"], ids=repr)
+def test_an_attribute_that_is_no_tensor_is_one_error(
+    use: Callable[[Any], Any], value: Any
+) -> None:
+    """It names the class and the attribute, whatever was called."""
+    with pytest.raises(TypeError, match=r"Stored\..* is \w+; expected an object"):
+        use(Stored(value))
+
+
+def test_what_nests_too_deep_is_not_said_to_export_itself() -> None:
+    """The message names both."""
+    x: Any = np.ones(3)
+    for _ in range(200):
+        x = Stored(x)
+    with pytest.raises(RecursionError, match="exports itself, or too many others"):
+        dlx.from_dlpack(x)
+
+
 RINGS: dict[str, tuple[Any, ...]] = {
     "attribute": (Stored,),
     "method": (ByMethod,),

@@ -331,3 +331,19 @@ def test_an_instance_of_the_target_keeps_its_unit(
     made = dlx.convert(own(data, "ft"), to, **options)
     assert (type(made), made.unit) == (own, "ft")
     assert dlx.from_dlpack(made).tolist() == [1, 1, 1]
+
+
+def test_a_class_with_a_hook_for_instances_is_told_to_pass_one() -> None:
+    """The advice works, and names no hook that is there."""
+
+    class Unit(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any, unit: str) -> None:
+            self.data, self.unit = data, unit
+
+        def __dlx_like__(self, tensor: dlx.Tensor) -> Unit:
+            return Unit(tensor, self.unit)
+
+    x = np.ones(3)
+    with pytest.raises(TypeError, match=r"or pass an instance, by whose __dlx_like__"):
+        dlx.convert(x, Unit)
+    assert dlx.convert(x, Unit(x, "km")).unit == "km"

@@ -22,6 +22,11 @@ CASES: list[tuple[str, str, Any]] = [
         [10, 7, 20],
     ),
     (
+        "pd.Series([2**60 + 1, None], dtype='category')",
+        "numeric categories and nulls",
+        [2**60 + 1, 7],
+    ),
+    (
         "pd.CategoricalIndex([10, None, 20])",
         "numeric categories and nulls",
         [10, 7, 20],

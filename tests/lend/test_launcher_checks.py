@@ -200,6 +200,44 @@ def test_a_length_that_is_none_is_refused(n: Any) -> None:
         launched(F4, F4, n)
 
 
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_a_length_that_is_a_tensor_is_told_to_be_an_int(name: str) -> None:
+    """The advice works, for a count that a library has computed."""
+    n = np.array(6) if name == "numpy" else requires(name).tensor(6)
+    launched = dlx.launcher(kernel, size="n")
+    with pytest.raises(TypeError, match=r"is a tensor; expected an int, as n\.item"):
+        launched(F4, F4, n)
+    assert launched(F4, F4, n.item())[2] == 6
+
+
+@pytest.mark.parametrize("dtype", ["float32", {"x": "float32"}])
+def test_complex_numbers_are_not_told_to_be_cast(dtype: Any) -> None:
+    """`convert` would refuse the cast, which drops the imaginary parts."""
+    launched = dlx.launcher(kernel, dtype=dtype)
+    x = np.ones(3, "complex64")
+    text, _ = refusal(launched, x)
+    assert "pass the real part, or a kernel for complex numbers" in text
+    assert launched(dlx.from_dlpack(x.real, copy=True))
+
+
+def test_a_transposed_tensor_that_requires_grad_is_told_to_be_detached() -> None:
+    """The copy that the message names is one of the detached tensor."""
+    torch = requires("torch")
+    x = torch.ones(2, 3, requires_grad=True).T
+    launched = dlx.launcher(kernel)
+    text, _ = refusal(launched, x)
+    assert text.endswith("makes them that, of x.detach() if x requires grad")
+    assert launched(dlx.from_dlpack(x.detach(), copy=True))
+
+
+def test_a_tensor_of_vmap_is_refused_in_words() -> None:
+    """torch raises a C++ error with its stack."""
+    torch = requires("torch")
+    launched = dlx.launcher(kernel)
+    with pytest.raises(BufferError, match=r"inside a transform of torch\.func"):
+        torch.func.vmap(lambda x: launched(x) and x)(torch.ones(3, 2))
+
+
 def test_a_call_without_a_length_raises_what_the_function_does() -> None:
     """It is the function that has no such argument."""
     launched: Any = dlx.launcher(lambda x, n: 7, size="n")

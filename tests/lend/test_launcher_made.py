@@ -322,6 +322,13 @@ def test_it_calls_itself() -> None:
     assert recursive(X, 3) == (ADDRESS,) * 4
 
 
+def test_none_may_be_said_for_no_out() -> None:
+    """As of `borrow`."""
+    launched: Any = dlx.launcher(lambda x: x, out=None)
+    x = np.zeros(3)
+    assert launched(x) == x.ctypes.data
+
+
 @pytest.mark.parametrize(
     ("by_position", "numbers", "written", "optional"),
     [

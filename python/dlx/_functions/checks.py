@@ -198,7 +198,9 @@ def _length(name: str, value: Any) -> int:
     if type(value) is int and value >= 0:
         return value
     what = f"the argument {name}, a length in shape or size, is"
-    if isinstance(value, _core.Tensor) or not hasattr(value, "__index__"):
+    if isinstance(value, _core.Tensor):
+        raise TypeError(f"{what} a tensor; expected an int, as {name}.item() is")
+    if not hasattr(value, "__index__"):
         raise TypeError(f"{what} a {type(value).__name__}; expected an int")
     if (length := operator.index(value)) < 0:
         raise ValueError(f"{what} {length}; expected 0 or more")

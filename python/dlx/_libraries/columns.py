@@ -16,7 +16,7 @@ __all__ = ["advice"]
 _PANDAS = {
     "strings": "x.astype('category').{cat}codes, a number for each and -1 for none",
     "categories": "x.{cat}codes, a number for each and -1 for none",
-    "numeric categories": "x.astype('{number}').fillna(value)",
+    "numeric categories": "pandas.array(x.astype(object), '{number}').fillna(value)",
     "complex categories": "x.to_numpy('complex128', na_value=value)",
     "timestamps": "x.{whole}astype('int64')",
     "dates": "x.{whole}astype('int64')",

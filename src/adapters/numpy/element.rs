@@ -144,7 +144,7 @@ fn unknown(name: &str) -> PyErr {
         "longdouble" => "; pass x.astype('float64')",
         "clongdouble" => "; pass x.astype('complex128')",
         "object" => "; pass x.astype(dtype), if all are numbers",
-        "void" => "; pass a field, x['name'], or x.view(dtype) without fields",
+        "void" => "; pass a field, x['name'], or x.view(dtype) if all are of one dtype",
         _ => "",
     };
     Error::refused(format!(

@@ -271,13 +271,14 @@ pub(super) fn memory_of(
     let snapshot = match export::by_protocol(&made, consumer) {
         Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {
+            let made = type_name(&made.get_type());
             let wanted = format_args!("{made}; expected an object that dlx.from_dlpack accepts");
             return Err(nonsense(class, "__dlx_empty__", wanted));
         }
         Err(error) => return Err(error),
     };
     if snapshot.prototype() != wanted || writing::refusal(&made, &snapshot)?.is_some() {
-        let wanted = format_args!("{made}; expected a writable {wanted}");
+        let wanted = format_args!("{}; expected a writable {wanted}", snapshot.prototype());
         return Err(nonsense(class, "__dlx_empty__", wanted));
     }
     Ok(snapshot.writable()?)

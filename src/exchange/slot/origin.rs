@@ -317,7 +317,7 @@ pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
 #[cold]
 pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
     PyRecursionError::new_err(format!(
-        "{} exports itself: dlx followed {MAX_HOPS} objects or calls and reached no tensor",
+        "{} exports itself, or too many others: dlx followed {MAX_HOPS} objects or calls and reached no tensor",
         type_name(class)
     ))
 }
