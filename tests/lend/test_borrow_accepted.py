@@ -94,7 +94,7 @@ def test_no_copy_is_named_for_more_than_what_copies_of_dlx_are_aligned_to() -> N
 def test_elements_of_a_named_dtype_are_aligned(dtype: str, name: str) -> None:
     """A kernel in C reads them as its type; a packed record or a header leaves gaps."""
     raw = np.zeros(129, "u1")
-    x = raw[1:].view(dtype)
+    x: Any = raw[1:].view(dtype)
     if name == "dlx":
         x = dlx.from_dlpack(x)
     elif name == "torch":

@@ -145,7 +145,8 @@ def test_a_receiver_is_no_tensor(name: str, options: Any) -> None:
     """docs/launcher.md: it is passed on, so that nothing of an option would hold."""
     space: dict[str, Any] = {}
     exec(f"def method({name}, x, n=3): return {name}", space)
-    method, x = space["method"], np.zeros(3)
+    method: Any = space["method"]
+    x = np.zeros(3)
     assert dlx.launcher(method, dtype="f8", shape="same")(x, x) is x
     named = {option: name if option == "out" else {name: "n"} for option in options}
     for said in (options, named):
@@ -165,7 +166,7 @@ def test_memory_of_python_is_no_tensor(option: str, memory: Any) -> None:
     memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     x = np.zeros(3)
     said: Any = {"dtype": "float64", "shape": "n", "size": 3}
-    options = {option: {0: said[option]} if option in said else 0}
+    options: Any = {option: {0: said[option]} if option in said else 0}
     launched: Any = dlx.launcher(memmove, **options)
     for more in ((x, 8), (dlx.from_dlpack(x), ctypes.c_size_t(8))):
         with pytest.raises(TypeError, match=r"it is an instance of .*; pass a") as no:
