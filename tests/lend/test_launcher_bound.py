@@ -147,7 +147,12 @@ def test_a_receiver_is_no_tensor(name: str, options: Any) -> None:
     exec(f"def method({name}, x, n=3): return {name}", space)
     method: Any = space["method"]
     x = np.zeros(3)
-    assert dlx.launcher(method, dtype="f8", shape="same")(x, x) is x
+    launched: Any = dlx.launcher(method, dtype="f8", shape="same")
+    assert launched(x, x) is x
+    launched = dlx.launcher(method, dtype=[None, "f4"])
+    assert launched(x, np.zeros(3, "f4")) is x
+    with pytest.raises(BufferError, match="dtype accepts float32"):
+        launched(x, x)
     named = {option: name if option == "out" else {name: "n"} for option in options}
     for said in (options, named):
         with pytest.raises(ValueError, match=f"'{name}', the receiver of .*method"):

@@ -293,6 +293,8 @@ class _Parameters:
         for name, value in (
             said.items() if isinstance(said, Mapping) else enumerate(said)
         ):
+            if value is None and name == 0 and self.receivers:
+                continue  # by position, nothing is said of the receiver
             place = self.at(name, option)
             if place in each:
                 raise ValueError(f"{option} names the parameter {place!r} twice")
