@@ -240,8 +240,11 @@ def test_what_has_a_mask_is_refused(image: Any) -> None:
     assert image.look(x)[1] == (3,)
     x.mask = np.array([True, False, False])
     for masked in (x, np.ma.masked_array([1.0, 2.0], [True, False])):
-        with pytest.raises(BufferError, match=r"has a mask, .*; pass x\.filled\(\)$"):
-            image.look(masked)
+        for flags, advice in ((0, r"filled\(value\)$"), (1, "data, without it$")):
+            with pytest.raises(BufferError, match=rf"has a mask, .*; pass x\.{advice}"):
+                image.look(masked, flags)
+    # What a kernel fills would be lost in a copy; of the memory it is not.
+    assert image.look(masked.data, 1)[0] == masked.ctypes.data
 
 
 def test_a_method_that_is_called_mask_is_none(image: Any) -> None:
