@@ -178,7 +178,7 @@ def test_what_is_refused_is_not_shown() -> None:
 def test_a_tensor_that_is_accepted_and_cannot_be_read_deviates() -> None:
     """R97: negative strides are supported or refused."""
     found = of(unreadable(), "consumer.strides.negative")
-    assert (found.result, found.effect) == ("deviates", "wrong numbers")
+    assert (found.result, found.effect) == ("deviates", "refusal")
     assert found.text == "is accepted and cannot be read: MemoryError: no room"
 
 

@@ -42,14 +42,18 @@ def first_of(tensor: Any) -> int:
     return int((tensor.data or 0) + tensor.byte_offset)
 
 
-def elements(tensor: Any, item: int) -> bytes | None:
+def _strides(tensor: Any) -> list[int]:
+    """Return the strides of a tensor; NULL means row-major ones."""
+    if tensor.strides and tensor.ndim:
+        return list(tensor.strides[: tensor.ndim])
+    return [*structs.row_major(tensor.shape[: tensor.ndim] if tensor.ndim else [])]
+
+
+def elements(tensor: Any, item: int, strides: list[int]) -> bytes | None:
     """Return the elements of a tensor on the host, row-major; None if unreadable."""
     shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
     if not all(shape):
         return b""
-    strides = [*structs.row_major(shape)]
-    if tensor.strides and tensor.ndim:
-        strides = tensor.strides[: tensor.ndim]
     first = first_of(tensor)
     ends = [(n - 1) * s * item for n, s in zip(shape, strides, strict=True)]
     low = first + sum(min(0, end) for end in ends)
@@ -60,6 +64,18 @@ def elements(tensor: Any, item: int) -> bytes | None:
     start = np.frombuffer(memory, np.uint8)[first - low :]
     steps = (*(s * item for s in strides), 1)
     return np.lib.stride_tricks.as_strided(start, (*shape, item), steps).tobytes()
+
+
+def _counted(tensor: Any, item: int, expected: bytes) -> str:
+    """Say what strides count, if others give the elements that are expected."""
+    own = _strides(tensor)
+    fewer = [stride // item for stride in own]
+    in_bytes = fewer if [stride * item for stride in fewer] == own else own
+    row_major = [*structs.row_major(tensor.shape[: tensor.ndim])]
+    for counted, strides in (("bytes", in_bytes), ("something else", row_major)):
+        if strides != own and elements(tensor, item, strides) == expected:
+            return counted
+    return ""
 
 
 def packed_elements(tensor: Any, bits: int) -> bytes | None:
@@ -89,16 +105,22 @@ def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
         null.append("deleter")
     dtype = (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
     sound = tensor.device.device_type == 1 and (tensor.shape or not rank)
-    found, bits = None, dtype[1] * dtype[2]
+    found, bits, counts = None, dtype[1] * dtype[2], ""
     if sound and 0 < bits < 8 and not (versioned and managed.flags & PADDED):
         found = packed_elements(tensor, bits)
     elif sound:
-        found = elements(tensor, (bits + 7) // 8)
+        item = (bits + 7) // 8
+        found = elements(tensor, item, _strides(tensor))
+        if expected is not None and found != expected and tensor.ndim > 0 and item:
+            counts = _counted(tensor, item, expected)
     if 0 < bits < 8:
         mask = (1 << bits) - 1
         found, expected = (
             each and bytes(code & mask for code in each) for each in (found, expected)
         )
+    equal = None if expected is None else found == expected
+    # What is not the tensor's own memory has other values in each run.
+    hidden = found is None or len(found) > 64 or equal is False
     return Struct(
         name=name,
         version=(managed.version.major, managed.version.minor) if versioned else (0, 0),
@@ -110,6 +132,7 @@ def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
         strides=tuple(tensor.strides[:rank]) if tensor.strides else None,
         byte_offset=tensor.byte_offset,
         null=tuple(null),
-        values="" if found is None or len(found) > 64 else found.hex(),
-        equal=None if expected is None else found == expected,
+        values="" if found is None or hidden else found.hex(),
+        equal=equal,
+        counts=counts,
     )

@@ -59,6 +59,8 @@ class Struct:
     null: tuple[str, ...]
     values: str
     equal: bool | None
+    counts: str = ""
+    """What its strides count in place of elements, if that is all that is wrong."""
 
 
 @dataclass(frozen=True)

@@ -420,7 +420,7 @@ def _exporting(
     if text == "shares memory":
         address = _function(target, "address")
         return [*lines, f"assert {data} != {address}(x), 'shared'"]
-    if text.startswith("exports other elements"):
+    if text.startswith(("exports other elements", "strides count")):
         show = _function(target, "show")
         both = f"exported, own = np.from_dlpack(x), {show}(x)"
         equal = "assert np.array_equal(exported, own), (exported, own)"

@@ -28,6 +28,7 @@ __all__ = [
     "FAILED",
     "FORMAT",
     "RESULTS",
+    "STRIDES",
     "Cause",
     "CutOff",
     "Header",
@@ -52,6 +53,9 @@ RESULTS = (
 
 FAILED = ("deviates", "crashes", "hangs")
 """What is not as required."""
+
+STRIDES = "strides count "
+"""How the sentence begins that tells of strides: elements are wrong only by them."""
 
 
 class CutOff(Exception):
@@ -179,7 +183,7 @@ def causes(results: Iterable[Result]) -> list[Cause]:
     """Put what is not as required together by its cause, first what to mend first.
 
     That is what fails a run; of that, what NumPy does not do likewise; of that, what
-    has the worst effect.
+    explains others; of that, what has the worst effect.
     """
     grouped: list[list[Result]] = []
     for each in by_effect(results):
@@ -190,12 +194,25 @@ def causes(results: Iterable[Result]) -> list[Cause]:
         else:
             grouped.append([each])
     found = [Cause(tuple(group)) for group in grouped]
-    return sorted(found, key=lambda each: (_weight(each.results[0]), each.like_numpy))
+    return sorted(
+        found,
+        key=lambda each: (
+            _weight(each.results[0]),
+            each.like_numpy,
+            not any(_explains(result) for result in each.results),
+        ),
+    )
+
+
+def _explains(result: Result) -> bool:
+    """Return whether others follow from it, as far as can be told."""
+    return result.requirements[:1] == ("R20",) or result.text.startswith(STRIDES)
 
 
 def _akin(one: Result, other: Result) -> bool:
     """Return whether two results seem to have one cause."""
-    if (*_weight(one), one.role) != (*_weight(other), other.role):
+    alike = _explains(one) and _explains(other)
+    if _weight(one) != _weight(other) or (one.role != other.role and not alike):
         return False
     said = (one.result, one.effect, one.text) == (
         other.result,

@@ -23,6 +23,7 @@ import numpy as np
 from dlx_check.conformance.expect import raising
 from dlx_check.conformance.inside import Inside
 from dlx_check.conformance.isolate import Batch, Zygote, zygotes
+from dlx_check.conformance.meaning import effect, explained
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.releases import release
 from dlx_check.conformance.repro import programs
@@ -30,7 +31,7 @@ from dlx_check.conformance.requirements import requirements
 from dlx_check.conformance.results import FAILED, Header, Report, Result
 from dlx_check.conformance.structs import UNVERSIONED
 from dlx_check.conformance.suite import CHECKS, NOT_CHECKABLE, SUITE
-from dlx_check.conformance.suite.row import EFFECTS, Check
+from dlx_check.conformance.suite.row import Check
 from dlx_check.conformance.target import CannotCheck
 from dlx_check.conformance.targets import load
 from dlx_check.held import signal_name
@@ -254,7 +255,7 @@ def _ending(batch: Batch) -> str:
 def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Result:
     source = "the target does not mean to follow"
     result, text, record = seen or ("untestable", f"not-claimed: {source} it", {})
-    names = tuple(check.requirements.split())
+    names = tuple(explained(check, result, text, record).split())
     first = requirements()[names[0]]
     return Result(
         check=check.id,
@@ -266,21 +267,11 @@ def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Resul
         level=check.level,
         derived=first.derived,
         stimulus=check.stimulus,
-        effect=_effect(check, result, record),
+        effect=effect(check, result, text, record),
         result=result,
         text=text,
         record=record,
     )
-
-
-def _effect(check: Check, result: str, record: dict[str, Any]) -> str:
-    """Return what a deviation does: an exception is never a wrong number."""
-    if result in ("crashes", "hangs"):
-        return "crash"
-    if result == "deviates" and record.get("raised"):
-        milder = "class of error" if check.expects.of_raising else "refusal"
-        return max(milder, check.effect, key=EFFECTS.index)
-    return check.effect
 
 
 def _all(

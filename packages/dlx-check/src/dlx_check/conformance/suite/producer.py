@@ -69,13 +69,25 @@ def _readable(record: Record) -> str | None:
     struct = record.struct
     if struct is None or struct.equal is not False:
         return None
-    return f"exports other elements, {struct.values}, of the dtype {struct.dtype}"
+    return _strides(struct) or "exports other elements"
+
+
+def _strides(struct: Struct) -> str:
+    return f"strides count {struct.counts}, not elements" if struct.counts else ""
+
+
+def _kept(record: Record) -> str | None:
+    if record.notes.get("kept", True):
+        return None
+    # Who reads beside the tensor sees others write.
+    wrong = "" if record.struct is None else _strides(record.struct)
+    return wrong or "the memory is given up or changed"
 
 
 readable = Expectation("its elements are those of the tensor", _readable)
 EITHER = capsule(VERSIONED, UNVERSIONED)
 LEGACY = either(capsule(UNVERSIONED), refused(BufferError))
-kept = note("kept", True, "the memory stays", "the memory is given up or changed")
+kept = Expectation("the memory stays", _kept)
 apart = note("shares", False, "the elements are copied", "shares memory")
 DELETED = all_of(EITHER, deleted(1))
 
@@ -617,8 +629,8 @@ _FIELDS = (
             MUST,
             Export(VERSION, dtype=name),
             all_of(
-                readable,
                 field("code, bits and lanes are those of dlpack.h", "dtype", dtype),
+                readable,
             ),
             "wrong numbers",
         )

@@ -1,0 +1,60 @@
+"""What a deviation means: its effect on a user, and the requirement that explains it.
+
+A row tells of the deviation that it is made for; another one may be seen in its place,
+as a leak where elements are compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlx_check.conformance.exporting import Export
+from dlx_check.conformance.results import STRIDES
+from dlx_check.conformance.suite.row import EFFECTS, Check
+
+__all__ = ["effect", "explained"]
+
+_EFFECTS = (
+    (STRIDES, "wrong numbers"),
+    ("exports other elements", "wrong numbers"),
+    ("shows ", "wrong numbers"),
+    ("is accepted and cannot be read", "refusal"),
+    ("the deleter was called 0 times", "leak"),
+    ("the deleter was called", "memory freed"),
+    ("calls the deleter while", "memory freed"),
+    ("keeps references", "leak"),
+)
+"""What it means for a user, by how the sentence begins; else it is as the row says."""
+
+
+def effect(check: Check, result: str, text: str, record: dict[str, Any]) -> str:
+    """Return what a deviation does: an exception is never a wrong number."""
+    if result in ("crashes", "hangs"):
+        return "crash"
+    if result != "deviates":
+        return check.effect
+    notes = record.get("notes", {})
+    if text.startswith("shows ") and any(notes.get("deleted while alive", [])):
+        return "memory freed"
+    for begins, meant in _EFFECTS:
+        if text.startswith(begins):
+            return meant
+    if record.get("raised"):
+        milder = "class of error" if check.expects.of_raising else "refusal"
+        return max(milder, check.effect, key=EFFECTS.index)
+    return check.effect
+
+
+def explained(check: Check, result: str, text: str, record: dict[str, Any]) -> str:
+    """Return the requirements that a deviation misses: what explains it, or its own."""
+    if result != "deviates":
+        return check.requirements
+    if text.startswith(STRIDES):
+        return "R92"
+    if isinstance(check.experiment, Export) and check.experiment.keywords:
+        # The keyword is not known, whatever its value asks for.
+        raised = record.get("raised") or {}
+        unknown = raised.get("type") == "TypeError" and "argument" in raised["message"]
+        if unknown and text.startswith("raises TypeError"):
+            return "R20"
+    return check.requirements

@@ -1,0 +1,59 @@
+"""Libraries with one fault each, as users have checked them.
+
+Nothing of dlx is imported with them, so that reproductions run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+
+class Array:
+    """A NumPy array that is exported and imported by NumPy's own means."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep the array."""
+        self.data = data
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the CPU."""
+        return 1, 0
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        return self.data.__dlpack__(**keywords)
+
+
+def _target(kind: str, **fields: Any) -> Any:
+    from dlx_check import Target
+
+    return Target(
+        name="faulty",
+        imports="from conformance import faulty",
+        make=f"lambda a: faulty.{kind}(np.array(a))",
+        show="lambda x: x.data.copy()",
+        address="lambda x: x.data.ctypes.data",
+        type=f"faulty.{kind}",
+        **fields,
+    )
+
+
+class InBytes(Array):
+    """Its strides count bytes, so a reader leaves its memory."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        capsule = self.data.__dlpack__(**keywords)
+        head = object.__basicsize__
+        managed = ctypes.c_void_p.from_address(id(capsule) + head).value or 0
+        managed += 32 * ("versioned" in repr(capsule))
+        strides = ctypes.c_void_p.from_address(managed + 32).value or 0
+        for at in range(strides, strides + 8 * self.data.ndim, 8):
+            ctypes.c_int64.from_address(at).value *= self.data.itemsize
+        return capsule
+
+
+def strides_in_bytes() -> Any:
+    """Return a target whose strides count bytes."""
+    return _target("InBytes")
