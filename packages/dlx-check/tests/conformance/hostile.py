@@ -457,6 +457,66 @@ def raising_show() -> Target:
     return replace(_numpy("take"), show="lambda x: int(x)")
 
 
+def raising_view() -> Target:
+    """Return a target whose `view` raises, whatever it gets."""
+    return replace(_numpy("take"), view="lambda x: 1 / 0")
+
+
+def number_as_view() -> Target:
+    """Return a target whose `view` makes none."""
+    return replace(_numpy("take"), view="lambda x: 7")
+
+
+def unquoted_cpu() -> Target:
+    """Return a target whose `cpu` is a name that nothing has."""
+    return _numpy("take", cpu="cpu")
+
+
+def wrong_cpu() -> Target:
+    """Return a target whose `cpu` is no text."""
+    return _numpy("take", cpu=7)
+
+
+def wrong_free() -> Target:
+    """Return a target whose `free` is no text."""
+    return _numpy("take", free=7)
+
+
+def misspelled_free() -> Target:
+    """Return a target whose `free` calls what is not there."""
+    return _numpy("take", free="x.fre()")
+
+
+def wrong_change() -> Target:
+    """Return a target whose `change` calls what is not there."""
+    return _numpy("take", change="nothing(x)")
+
+
+def unnamed_kind() -> Target:
+    """Return a target with a tensor of a kind without a name."""
+    return _numpy("take", tensors={"strided": "np.ones(3)[::2]", 3: "3"})
+
+
+def number_as_kind() -> Target:
+    """Return a target with a number in place of an expression."""
+    return _numpy("take", cannot_export={"objects": 3})
+
+
+def raising_kinds() -> Target:
+    """Return a target that can make nothing of what it cannot export."""
+    return _numpy("take", cannot_export={"objects": "1 / 0"})
+
+
+def numbers_as_tensors() -> Target:
+    """Return a target with a function that makes no tensor."""
+    return _numpy("take", cannot_export={"objects": lambda: 3})
+
+
+def class_as_tensor() -> Target:
+    """Return a target with a class in place of what it cannot export."""
+    return _numpy("take", cannot_export={"objects": "np.ndarray"})
+
+
 def raising_address() -> Target:
     """Return a target whose own `address` raises AttributeError."""
     return replace(_numpy("take"), address="hostile.address")

@@ -256,6 +256,8 @@ class Import:
         if self.view:
             view = lab.ask(lab.part("view"), made)
             where = lab.ask(lab.part("address"), view.value).value
+            if not isinstance(where, int):
+                raise Untestable("not-observable: `view` makes none")
             start = memory.address
             notes["view shares"] = start <= where < start + memory.size
             answer.value = made = None

@@ -16,6 +16,7 @@ from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
 from dlx_check.conformance.records import UNNAMED, Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
+from dlx_check.conformance.target import exports
 
 __all__ = [
     "Export",
@@ -69,9 +70,6 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
     return np.arange(1, count + 1).astype(np.dtype(dtype)).reshape(shape)
 
 
-_EXPORTS = "__dlpack__", "__dlpack_c_exchange_api__"
-
-
 def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     """Make a tensor of the target: of a NumPy array, or of a kind that it names."""
     if shape == (_LARGE,):
@@ -97,8 +95,7 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     # What a target says of itself is wrong: no check may pass for that.
     if (raised := answer.raised) is not None:
         raise ValueError(f"tensors[{kind!r}] raises {raised}")
-    is_class = isinstance(answer.value, type)
-    if is_class or not any(hasattr(answer.value, name) for name in _EXPORTS):
+    if not exports(answer.value):
         raise ValueError(f"tensors[{kind!r}] is {answer.value!r}, which is no tensor")
     return Given(answer.value, lab.shown(answer.value))
 

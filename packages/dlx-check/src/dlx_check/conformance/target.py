@@ -21,9 +21,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from dlx_check.conformance.installed import version
-from dlx_check.errors import described
 
-__all__ = ["CannotCheck", "Expression", "Target", "meant", "misspelled", "wrong"]
+__all__ = ["CannotCheck", "Expression", "Target", "exports", "meant", "wrong"]
 
 Expression: TypeAlias = str | Callable[..., Any]
 
@@ -179,112 +178,12 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-def misspelled(target: Target) -> str:
-    """Try the functions of a target; say which of them names what is not there.
-
-    Without this, the checks would find nothing to observe and say nothing. Whatever
-    else a function raises is for the checks to judge.
-    """
-    if fault := _unreadable(target):
-        return fault
-    array = target.names["np"].arange(1, 7, dtype="float32")
-    array = array.reshape(6, *[1] * (target.dimensions - 1))
-    try:
-        tensor = None
-        for field in ("make", "take") if target.make is not None else ("take",):
-            made = _tried(target, field, array)
-            tensor = made if tensor is None else tensor
-        if tensor is None:
-            return ""
-        shown = _tried(target, "show", tensor)
-        if target.show is not None and shown is None:
-            return _unshown(target, tensor)
-        for field in ("writable", "view"):
-            _tried(target, field, tensor)
-        where = _tried(target, "address", tensor)
-        _tried(target, "write", tensor, 0)
-    except _Misspelled as fault:
-        return str(fault)
-    ndarray, kind = target.names["np"].ndarray, None
-    for field, found, expected, what in (
-        ("address", where, int, "an int"),
-        ("show", shown, ndarray, "an array of NumPy"),
-    ):
-        if found is not None and not isinstance(found, expected):
-            of, expression = type(found).__name__, getattr(target, field)
-            return f"{field}={expression!r}) returns a {of}; expected {what}"
-    try:
-        kind = target.value(target.type)
-    except Exception as error:
-        return f"type={target.type!r}) raises {described(error)}"
-    if kind is None or isinstance(kind, type):
-        return ""
-    return f"type={target.type!r}) is a {type(kind).__name__}; expected a class"
+_EXPORTS = "__dlpack__", "__dlpack_c_exchange_api__"
 
 
-def _unreadable(target: Target) -> str:
-    """Say which text of a target is no Python, or names a tensor that is not there."""
-    for each in fields(target):
-        value = getattr(target, each.name)
-        of_kinds = isinstance(value, Mapping)
-        texts = value.items() if of_kinds else [(None, value)]
-        for kind, text in texts:
-            if not isinstance(text, str):
-                continue
-            place = f"{each.name}={{{kind!r}: {text!r}}}" if of_kinds else ""
-            place = place or f"{each.name}={text!r}"
-            try:
-                if of_kinds:
-                    target.value(text)
-                elif "Expression" in str(each.type) or each.name in _STATEMENTS:
-                    compile(text, "<string>", "exec")
-            except (AttributeError, NameError, SyntaxError) as error:
-                return f"{place}) raises {described(error)}"
-            except Exception:
-                continue  # for the checks to judge
-    return ""
-
-
-_STATEMENTS = ("free", "change")
-
-
-def _unshown(target: Target, tensor: Any) -> str:
-    """Say why no elements are seen: each check of them would be in error."""
-    try:
-        target.value(target.show)(tensor)
-    except Exception as error:
-        return f"show={target.show!r}) raises {described(error)}"
-    return f"show={target.show!r}) returns None; expected an array of NumPy"
-
-
-class _Misspelled(Exception):
-    """A function names what is not there."""
-
-
-def _tried(target: Target, field: str, *arguments: Any) -> Any:
-    """Call a function; return None for what it raises, if it is not misspelled."""
-    expression: Expression | None = getattr(target, field)
-    if expression is None:
-        return None
-    function, error = None, None
-    try:
-        function = target.value(expression)
-        return function(*arguments)
-    except (AttributeError, NameError) as found:
-        error = found
-    except Exception:
-        return None
-    name = error.name or ""
-    code = getattr(function, "__code__", None)
-    own = () if code is None else code.co_names
-    if isinstance(expression, str) and code is not None:
-        own = own if code.co_filename == "<string>" else ()
-    if function is not None and name not in own:
-        return None  # it is the library that names what is not there
-    known = dir(error.obj) if isinstance(error, AttributeError) else target.names
-    raise _Misspelled(
-        f"{field}={expression!r}) raises {described(error)}{meant(name, known)}"
-    )
+def exports(value: Any) -> bool:
+    """Return whether a value may be a tensor, and not the class of tensors."""
+    return not isinstance(value, type) and any(hasattr(value, n) for n in _EXPORTS)
 
 
 def wrong(target: Target) -> str:
@@ -294,6 +193,13 @@ def wrong(target: Target) -> str:
         fits, kind = _KINDS.get(str(each.type), (lambda value: True, ""))
         if not fits(value):
             return f"{each.name}={value!r}) is not {kind}"
+    for name in ("tensors", "cannot_export"):
+        for kind, made in getattr(target, name).items():
+            if not (
+                isinstance(kind, str) and (isinstance(made, str) or callable(made))
+            ):
+                what = "a kind and an expression, as text, or a function"
+                return f"{name}={{{kind!r}: {made!r}}}) is not {what}"
     for name, words, known in (
         ("profiles", target.profiles.split(), _PROFILES),
         ("tensors", target.tensors, _TENSORS),

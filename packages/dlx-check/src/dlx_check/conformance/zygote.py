@@ -232,8 +232,8 @@ def _checks(
     passed: tuple[type[BaseException], ...] = (),
 ) -> Work:
     """Import a target; `passed` is raised by the work, not taken for its answer."""
-    from dlx_check.conformance.target import misspelled
     from dlx_check.conformance.targets import load
+    from dlx_check.conformance.trying import misspelled, useless
 
     target = load(name)
     if path := os.environ.get("DLX_CHECK_DRIVER"):
@@ -255,7 +255,8 @@ def _checks(
         if target.setup:
             exec(target.setup, target.names)
         if not ids:
-            journal.write({"misspelled": misspelled(target)})
+            fault = misspelled(target) or (useless(target) if ":" in name else "")
+            journal.write({"misspelled": fault})
         for each in ids:
             journal.write({"start": each})
             lab = Lab(target, lambda text: journal.write({"step": text}), passed)
