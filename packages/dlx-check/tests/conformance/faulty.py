@@ -57,3 +57,33 @@ class InBytes(Array):
 def strides_in_bytes() -> Any:
     """Return a target whose strides count bytes."""
     return _target("InBytes")
+
+
+_KEPT: list[Any] = []
+
+
+def keeping(x: Any, **keywords: Any) -> Array:
+    """Import a tensor, and keep it for ever."""
+    import numpy as np
+
+    _KEPT.append(np.from_dlpack(x, **keywords))
+    return Array(_KEPT[-1])
+
+
+def forgetful(x: Any, **keywords: Any) -> Array:
+    """Import a tensor, and let go of what holds its memory."""
+    import numpy as np
+
+    interface = np.from_dlpack(x, **keywords).__array_interface__
+    holder = type("Holder", (), {"__array_interface__": interface})()
+    return Array(np.asarray(holder))
+
+
+def leaking() -> Any:
+    """Return a target that never deletes what it imports."""
+    return _target("Array", take="faulty.keeping")
+
+
+def freeing() -> Any:
+    """Return a target that deletes what it imports, and goes on to read it."""
+    return _target("Array", take="faulty.forgetful")

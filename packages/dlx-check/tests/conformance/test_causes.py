@@ -6,19 +6,20 @@ from functools import cache
 
 from dlx_check import Report, run
 from dlx_check.conformance.results import Cause, causes
+from dlx_check.conformance.run import select
 
 FAULTY = "conformance.faulty"
 
 
 @cache
-def report(name: str) -> Report:
+def report(name: str, *only: str) -> Report:
     """Check a library with one fault."""
-    return run(f"{FAULTY}:{name}")
+    return run(f"{FAULTY}:{name}", select(only))
 
 
-def grave(name: str) -> list[Cause]:
+def grave(name: str, *only: str) -> list[Cause]:
     """Return the causes that fail the run, without what NumPy does likewise."""
-    found = causes(report(name).results)
+    found = causes(report(name, *only).results)
     return [e for e in found if e.results[0].fails_run and not e.like_numpy]
 
 
@@ -39,3 +40,22 @@ def test_foreign_memory_is_in_no_report() -> None:
     """results.py: two runs say the same."""
     again = run(f"{FAULTY}:strides_in_bytes")
     assert again.results == report("strides_in_bytes").results
+
+
+def test_a_leak_is_called_one_wherever_it_is_seen() -> None:
+    """README.md, Results: also by rows that look at elements."""
+    [cause] = grave("leaking", "consumer.deleter.once", "consumer.dtype.*int8")
+    assert {each.effect for each in cause.results} == {"leak"}
+    assert "consumer.dtype.int8" in {each.check for each in cause.results}
+
+
+def test_memory_that_is_read_after_its_end_is_called_freed() -> None:
+    """README.md, Results: it is no leak, and fails the run without a reproduction."""
+    results = [
+        each
+        for cause in grave("freeing", "consumer.deleter.once", "consumer.capsule.*")
+        for each in cause.results
+    ]
+    assert {each.effect for each in results} == {"memory freed"}
+    checks = {each.check for each in results}
+    assert {"consumer.deleter.once", "consumer.capsule.dropped"} <= checks

@@ -329,6 +329,8 @@ def _importing(
         ]
     if text.startswith("shows ") and not isinstance(tensor.dtype, str):
         raise NoProgram  # NumPy cannot say what is right
+    if text.startswith("shows ") and any(record.notes.get("deleted while alive", ())):
+        raise NoProgram  # NumPy's memory outlives what its deleter ends
     if text.startswith("shows "):
         # The import may write to what it shares.
         lines += ["own = a.copy()", f"x = {call}"]
