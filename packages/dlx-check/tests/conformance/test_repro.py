@@ -90,6 +90,33 @@ def test_reproductions_are_written_with_an_issue(
     assert text.count("```python") == count
 
 
+def test_an_issue_has_what_has_no_reproduction(tmp_path: Path) -> None:
+    """README.md: with what was found and expected, and why no program shows it."""
+    only = ["consumer.deleter.once", "consumer.dtype.*int8"]
+    assert write(run("conformance.faulty:leaking", select(only)), tmp_path) == 0
+    text = (tmp_path / ISSUE).read_text()
+    assert "## `consumer.deleter.once` the deleter was called 0 times" in text
+    assert "`consumer.dtype.int8`, `consumer.dtype.uint8` the deleter was" in text
+    assert "Expected: each deleter is called once." in text
+    assert text.count("No reproduction: no short program") == 2
+
+
+def test_an_issue_of_a_module_that_imports_dlx_says_so(tmp_path: Path) -> None:
+    """README.md: then nothing has a reproduction, and the issue is not empty."""
+    only = ["producer.capsule.name"]
+    write(run("conformance.hostile:raising_producer", select(only)), tmp_path)
+    text = (tmp_path / ISSUE).read_text()
+    assert "No reproduction: what the target imports needs dlx (Imp" in text
+
+
+def test_an_issue_says_what_numpy_does_likewise(tmp_path: Path) -> None:
+    """README.md, What to do with the result: it may be NumPy's to mend."""
+    write(run("array_api_strict", select(["consumer.missing.*"])), tmp_path)
+    text = (tmp_path / ISSUE).read_text()
+    [device] = [e for e in text.split("\n## ") if "consumer.missing.device" in e]
+    assert f"\nNumPy {numpy().header.numpy} likewise.\n" in device
+
+
 def test_the_command_writes_reproductions(tmp_path: Path) -> None:
     """README.md: `python -m dlx check numpy --repros DIR`."""
     only = ["--only", "consumer.missing.device"]

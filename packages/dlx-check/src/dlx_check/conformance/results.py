@@ -104,6 +104,9 @@ class Result:
     """A program of the target, NumPy and ctypes, which ends with an `AssertionError`,
     or as the target ends it, while the deviation is there."""
 
+    no_reproduction: str = ""
+    """Why there is none of a deviation that was confirmed "alone"."""
+
     @property
     def failed(self) -> bool:
         """Return whether it is not as required, by a legal or older stimulus."""

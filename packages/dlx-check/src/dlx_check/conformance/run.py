@@ -159,7 +159,7 @@ def run(
         for name, check in applies.items():
             if seen.get(check.needs, ("meets",))[0] in FAILED:
                 seen[name] = ("untestable", f"needs:{check.needs}", {})
-        shown: dict[str, tuple[str, str]] = {}
+        shown: dict[str, tuple[str, ...]] = {}
         only_after = set()
         for name, first in [*seen.items()] if confirm else []:
             if first[0] not in (*FAILED, "error"):
@@ -177,8 +177,9 @@ def run(
     for check in chosen:
         result = _result(check, seen.get(check.id))
         if confirm and result.result in FAILED:
-            said, text = shown.get(check.id, ("alone", ""))
+            said, text, *why = shown.get(check.id, ("alone", ""))
             result = replace(result, confirmed=said, reproduction=text)
+            result = replace(result, no_reproduction="".join(why))
         results.append(replace(result, only_after=check.id in only_after))
     if confirm and about["name"] != "numpy":
         results = _beside_numpy(results, chosen)
@@ -221,15 +222,15 @@ def _shown(
     spelled: dict[str, Any],
     seen: tuple[str, str, dict[str, Any]],
     limit: float,
-) -> tuple[str, str]:
+) -> tuple[str, ...]:
     """Run the reproductions of a deviation where dlx cannot be imported.
 
     Returns "reproduced" and the program that ended as it says, "unconfirmed" and the
-    one that ended well, or "alone" if there is no program, or it ended otherwise.
+    one that ended well, or "alone", nothing and why there is no program.
     """
-    found = ("alone", "")
-    if "cannot" in zygote.answer():
-        return found
+    if why := zygote.answer().get("cannot"):
+        return "alone", "", f"what the target imports needs dlx ({why})"
+    found: tuple[str, ...] = ("alone", "", "no short program shows it without dlx")
     result, text, record = seen
     for made in programs(check, spelled, result, text, Record.from_json(record)):
         ending = _ending(zygote.run(made.text, limit))
