@@ -87,3 +87,46 @@ def leaking() -> Any:
 def freeing() -> Any:
     """Return a target that deletes what it imports, and goes on to read it."""
     return _target("Array", take="faulty.forgetful")
+
+
+class Streaming(Array):
+    """It exports as before DLPack 1.0."""
+
+    def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
+        """Export it."""
+        return self.data.__dlpack__()
+
+
+class Bare(Array):
+    """It exports, and cannot be asked for anything."""
+
+    def __dlpack__(self) -> Any:  # type: ignore[override]
+        """Export it."""
+        return self.data.__dlpack__()
+
+
+class Uncopied(Array):
+    """It cannot be asked for copies."""
+
+    def __dlpack__(  # type: ignore[override]
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None
+    ) -> Any:
+        """Export it."""
+        return self.data.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device
+        )
+
+
+def without_keywords() -> Any:
+    """Return a target whose tensors take no keyword."""
+    return _target("Bare")
+
+
+def without_most_keywords() -> Any:
+    """Return a target whose tensors know `stream` alone."""
+    return _target("Streaming")
+
+
+def without_copy() -> Any:
+    """Return a target whose tensors know all keywords but `copy`."""
+    return _target("Uncopied")

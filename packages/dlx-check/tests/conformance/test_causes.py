@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from dlx_check import Report, run
 from dlx_check.conformance.results import Cause, causes
 from dlx_check.conformance.run import select
@@ -59,3 +60,13 @@ def test_memory_that_is_read_after_its_end_is_called_freed() -> None:
     assert {each.effect for each in results} == {"memory freed"}
     checks = {each.check for each in results}
     assert {"consumer.deleter.once", "consumer.capsule.dropped"} <= checks
+
+
+@pytest.mark.parametrize("name", ["keywords", "most_keywords", "copy"])
+def test_keywords_that_are_missing_are_the_first_cause(name: str) -> None:
+    """README.md, What to do with the result: they explain what is refused."""
+    first, *others = grave(f"without_{name}")
+    assert first.results[0].check.startswith("producer.keyword.")
+    assert {each.requirements for each in first.results} == {("R20",)}
+    assert {each.effect for each in first.results} == {"refusal"}
+    assert not [e for o in others for e in o.results if "TypeError" in e.text]

@@ -5,8 +5,9 @@ An expectation answers with what is wrong, or None. It has no access to the targ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dlx_check.conformance.records import Record
 
@@ -114,10 +115,13 @@ def refused(*kinds: type[BaseException]) -> Expectation:
     return Expectation(f"{' or '.join(names) or 'an exception'} is raised", wrong, True)
 
 
+def freed(notes: Mapping[str, Any]) -> bool:
+    """Return whether a target goes on to use what it has deleted."""
+    return bool(notes.get("shares") and any(notes.get("deleted while alive", ())))
+
+
 def _deleted_once(record: Record) -> str | None:
-    while_alive = record.notes.get("deleted while alive", [])
-    shares = record.notes.get("shares")
-    if shares and any(while_alive):
+    if freed(record.notes):
         return "calls the deleter while its tensor shares the memory"
     for count in record.notes.get("deleted", []):
         if count != 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dlx_check.conformance.expect import freed
 from dlx_check.conformance.exporting import Export
 from dlx_check.conformance.results import STRIDES
 from dlx_check.conformance.suite.row import EFFECTS, Check
@@ -33,28 +34,35 @@ def effect(check: Check, result: str, text: str, record: dict[str, Any]) -> str:
         return "crash"
     if result != "deviates":
         return check.effect
-    notes = record.get("notes", {})
-    if text.startswith("shows ") and any(notes.get("deleted while alive", [])):
+    if text.startswith("shows ") and freed(record.get("notes", {})):
         return "memory freed"
     for begins, meant in _EFFECTS:
         if text.startswith(begins):
             return meant
+    if explained(check, result, text, record)[0] == "R20":
+        return "refusal"
     if record.get("raised"):
         milder = "class of error" if check.expects.of_raising else "refusal"
         return max(milder, check.effect, key=EFFECTS.index)
     return check.effect
 
 
-def explained(check: Check, result: str, text: str, record: dict[str, Any]) -> str:
-    """Return the requirements that a deviation misses: what explains it, or its own."""
+def explained(
+    check: Check, result: str, text: str, record: dict[str, Any]
+) -> tuple[str, str]:
+    """Return the requirements that are missed, and what they ask for.
+
+    That is what explains a deviation, or else the row's own.
+    """
+    own = check.requirements, check.expects.text
     if result != "deviates":
-        return check.requirements
+        return own
     if text.startswith(STRIDES):
-        return "R92"
+        return "R92", "strides count elements"
     if isinstance(check.experiment, Export) and check.experiment.keywords:
         # The keyword is not known, whatever its value asks for.
         raised = record.get("raised") or {}
         unknown = raised.get("type") == "TypeError" and "argument" in raised["message"]
         if unknown and text.startswith("raises TypeError"):
-            return "R20"
-    return check.requirements
+            return "R20", "each of the four keywords is known"
+    return own

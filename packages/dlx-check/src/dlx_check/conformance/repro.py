@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dlx_check.conformance import expect
 from dlx_check.conformance.calling import Refusals, ToObject
 from dlx_check.conformance.experiments import Import, Untestable, fitting
 from dlx_check.conformance.exporting import Export, Kinds, spoken
@@ -329,7 +330,7 @@ def _importing(
         ]
     if text.startswith("shows ") and not isinstance(tensor.dtype, str):
         raise NoProgram  # NumPy cannot say what is right
-    if text.startswith("shows ") and any(record.notes.get("deleted while alive", ())):
+    if text.startswith("shows ") and expect.freed(record.notes):
         raise NoProgram  # NumPy's memory outlives what its deleter ends
     if text.startswith("shows "):
         # The import may write to what it shares.

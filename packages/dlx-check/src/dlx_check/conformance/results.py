@@ -196,6 +196,9 @@ def causes(results: Iterable[Result]) -> list[Cause]:
                 break
         else:
             grouped.append([each])
+    for group in grouped:
+        # Who tells of a keyword itself speaks for those who need it.
+        group.sort(key=lambda each: not each.check.startswith("producer.keyword."))
     found = [Cause(tuple(group)) for group in grouped]
     return sorted(
         found,

@@ -256,7 +256,8 @@ def _ending(batch: Batch) -> str:
 def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Result:
     source = "the target does not mean to follow"
     result, text, record = seen or ("untestable", f"not-claimed: {source} it", {})
-    names = tuple(explained(check, result, text, record).split())
+    required, expected = explained(check, result, text, record)
+    names = tuple(required.split())
     first = requirements()[names[0]]
     return Result(
         check=check.id,
@@ -264,7 +265,7 @@ def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Resul
         requirements=names,
         source=first.source,
         statement=first.statement,
-        expected=check.expects.text,
+        expected=expected,
         level=check.level,
         derived=first.derived,
         stimulus=check.stimulus,
