@@ -130,3 +130,61 @@ def without_most_keywords() -> Any:
 def without_copy() -> Any:
     """Return a target whose tensors know all keywords but `copy`."""
     return _target("Uncopied")
+
+
+class Releasing(Array):
+    """The deleter of its exports gives up a reference too many."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        capsule = self.data.view().__dlpack__(**keywords)
+        api, words = ctypes.pythonapi, ctypes.c_void_p
+        head = object.__basicsize__
+        managed = words.from_address(id(capsule) + head).value or 0
+        place = managed + (16 if "versioned" in repr(capsule) else 56)
+        kind = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+        own, this = kind(words.from_address(place).value or 0), id(self)
+
+        def delete(address: int) -> None:
+            own(address)
+            for _ in range(2):
+                api.Py_DecRef(words(this))
+
+        _KEPT.append(found := kind(delete))
+        words.from_address(place).value = ctypes.cast(found, words).value
+        api.Py_IncRef(words(this))
+        return capsule
+
+
+def releasing() -> Any:
+    """Return a target that deletes twice what an export holds."""
+    return _target("Releasing")
+
+
+class FreeingTwice(Array):
+    """Its deleter gives memory back to the allocator twice."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        capsule = self.data.__dlpack__(**keywords)
+        managed = ctypes.c_void_p.from_address(id(capsule) + object.__basicsize__).value
+        place = (managed or 0) + (16 if "versioned" in repr(capsule) else 56)
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+        def delete(address: int) -> None:
+            c = ctypes.CDLL(None)
+            c.malloc.restype = ctypes.c_void_p
+            block = ctypes.c_void_p(c.malloc(64))
+            c.free(block)
+            c.free(block)
+
+        _KEPT.append(found := kind(delete))
+        ctypes.c_void_p.from_address(place).value = ctypes.cast(
+            found, ctypes.c_void_p
+        ).value
+        return capsule
+
+
+def freeing_twice() -> Any:
+    """Return a target whose deleter frees memory twice."""
+    return _target("FreeingTwice")

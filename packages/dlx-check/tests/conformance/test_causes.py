@@ -70,3 +70,19 @@ def test_keywords_that_are_missing_are_the_first_cause(name: str) -> None:
     assert {each.requirements for each in first.results} == {("R20",)}
     assert {each.effect for each in first.results} == {"refusal"}
     assert not [e for o in others for e in o.results if "TypeError" in e.text]
+
+
+def test_a_reference_that_is_given_up_twice_is_counted() -> None:
+    """README.md, Results: a second deletion is seen before it ends the process."""
+    [cause] = grave("releasing", "producer.references", "producer.deleter.set")
+    assert cause.effect == "memory freed"
+    assert [e.check for e in cause.results] == ["producer.references"]
+    assert cause.results[0].text == "gives up a reference that it does not own"
+
+
+def test_what_an_ended_process_said_has_no_gaps() -> None:
+    """README.md, What to do with the result: so the same words are one cause."""
+    only = "producer.capsule.dropped", "producer.capsule.name", "producer.empty"
+    [cause] = grave("freeing_twice", *only)
+    assert len(cause.results) == len(only)
+    assert not any("\0" in each.text for each in cause.results)

@@ -186,6 +186,16 @@ def _held_by_view(record: Record) -> str | None:
 
 held_by_view = Expectation("a view holds the memory", _held_by_view)
 
+
+def _references(record: Record) -> str | None:
+    kept = record.notes.get("references kept", 0)
+    if kept < 0:
+        return "gives up a reference that it does not own"
+    return "keeps references" if kept else None
+
+
+no_references = Expectation("no reference stays", _references)
+
 shares = note("shares", True, "the elements are shared", "copies the elements")
 used = expected(
     "the capsule is renamed to used_..., or its elements are copied",

@@ -159,7 +159,9 @@ class Zygote:
         if ended is None:
             self._receive(_ANSWER)
         start = max(0, os.fstat(files[1]).st_size - 4000)
-        batch.output = os.pread(files[1], 4000, start).decode("utf-8", "replace")
+        said = os.pread(files[1], 4000, start).decode("utf-8", "replace")
+        # Who goes on writing where it was leaves a gap before it.
+        batch.output = said.replace("\0", "")
         return batch
 
 

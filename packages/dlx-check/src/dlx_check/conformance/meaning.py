@@ -24,6 +24,7 @@ _EFFECTS = (
     ("the deleter was called", "memory freed"),
     ("calls the deleter while", "memory freed"),
     ("keeps references", "leak"),
+    ("gives up a reference", "memory freed"),
 )
 """What it means for a user, by how the sentence begins; else it is as the row says."""
 

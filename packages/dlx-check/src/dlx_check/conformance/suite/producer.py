@@ -10,6 +10,7 @@ from dlx_check.conformance.expect import (
     deleted,
     either,
     expected,
+    no_references,
     note,
     raising,
     refused,
@@ -223,7 +224,7 @@ _LIFE = (
         "R17",
         SHOULD,
         Export(VERSION),
-        note("references kept", 0, "no reference stays", "keeps references"),
+        no_references,
         "leak",
     ),
     Check(

@@ -19,6 +19,7 @@ from dlx_check.conformance.expect import (
     either,
     equal,
     expected,
+    no_references,
     note,
 )
 from dlx_check.conformance.probe import Tensor
@@ -64,7 +65,6 @@ def has_null(names: tuple[str, ...]) -> Expectation:
 
 ENTRIES = DLPackExchangeAPI.ENTRIES
 MUST_BE = tuple(name for name in ENTRIES if not name.startswith("dltensor"))
-no_references = note("references kept", 0, "no reference stays", "keeps references")
 
 
 def _exported(record: Record) -> str | None:
