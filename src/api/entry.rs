@@ -3,7 +3,6 @@
 
 use std::ffi::{CString, c_int};
 use std::mem::transmute;
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use pyo3::exceptions::PyTypeError;
@@ -30,34 +29,15 @@ pub(crate) enum Name {
     Convert,
 }
 
-/// The functions of a definition, which are there once it is registered.
-pub(super) struct Entry(OnceLock<Functions>);
+static PARSED: [OnceLock<Function>; 4] = [const { OnceLock::new() }; 4];
 
-/// The functions of an entry.
-#[derive(Clone, Copy)]
-pub(super) struct Functions {
-    /// PyO3's, for the calls that a fast entry does not answer.
-    pub(super) parsed: Function,
-    /// The fast entry, which CPython calls.
-    pub(super) fast: Function,
-}
-
-static ENTRIES: [Entry; 4] = [const { Entry(OnceLock::new()) }; 4];
-
-impl Entry {
-    /// The entry of a function.
-    pub(super) fn of(name: Name) -> &'static Self {
-        &ENTRIES[name as usize]
-    }
-
-    /// The functions of the entry, which are there once it is registered.
-    pub(super) fn functions(&self) -> Option<&Functions> {
-        self.0.get()
-    }
+/// PyO3's function, for the calls that a fast entry does not answer; it is there once the entry is registered.
+pub(super) fn parsed(name: Name) -> Option<Function> {
+    PARSED[name as usize].get().copied()
 }
 
 /// The C function of a builtin function or bound method, if it has the calling convention of an entry.
-pub(crate) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
+pub(super) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     let function = function.cast::<PyCFunction>()?;
     // SAFETY: the thread is attached, and the cast has checked that this is a builtin function.
     let flags = unsafe { ffi::PyCFunction_GetFlags(function.as_ptr()) };
@@ -72,54 +52,27 @@ pub(crate) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     }
 }
 
-/// A builtin function with the calling convention of an entry.
-pub(super) struct Builtin<'a, 'py> {
-    function: &'a Bound<'py, PyAny>,
-    behind: Function,
-    receiver: *mut ffi::PyObject,
-}
-
-impl<'a, 'py> Builtin<'a, 'py> {
-    pub(super) fn of(function: &'a Bound<'py, PyAny>) -> PyResult<Self> {
-        let behind = behind(function)?;
-        // SAFETY: attached, with what `behind` knows to be a builtin function.
-        let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
-        Ok(Self {
-            function,
-            behind,
-            receiver,
-        })
-    }
-
-    /// Calls the function.
-    pub(super) fn call(&self, arguments: [&Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
-        let arguments = arguments.map(Bound::as_ptr);
-        // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
-        let made = unsafe { (self.behind)(self.receiver, arguments.as_ptr(), 2, null_mut()) };
-        // SAFETY: a new reference, or NULL with an exception.
-        unsafe { Bound::from_owned_ptr_or_err(self.function.py(), made) }
-    }
-}
-
-/// A method definition with the signature and docstring of `documented`; leaked, because CPython keeps a pointer to it.
+/// A method definition with the signature and docstring of `documented`, in place of the function behind `pyo3`: CPython
+/// calls `fast`. It is leaked, because CPython keeps a pointer to it.
 pub(super) fn definition(
     documented: &Bound<'_, PyAny>,
-    name: (&str, Name),
-    functions: Functions,
+    (name, entry): (&str, Name),
+    pyo3: &Bound<'_, PyAny>,
+    fast: Function,
 ) -> PyResult<*mut ffi::PyMethodDef> {
-    let (name, entry) = (name.0, Entry::of(name.1));
+    let behind = behind(pyo3)?;
     let signature: String = documented.getattr("__text_signature__")?.extract()?;
     let text: String = documented.getattr("__doc__")?.extract()?;
     let doc = CString::new(format!("{name}{signature}\n--\n\n{text}"))?;
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: CString::new(name)?.into_raw(),
         ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFastWithKeywords: functions.fast,
+            PyCFunctionFastWithKeywords: fast,
         },
         ml_flags: FLAGS,
         ml_doc: doc.into_raw(),
     }));
-    entry.0.get_or_init(|| functions);
+    PARSED[entry as usize].get_or_init(|| behind);
     Ok(definition)
 }
 
@@ -130,11 +83,7 @@ pub(crate) fn add(
     pyo3: &Bound<'_, PyCFunction>,
     fast: Function,
 ) -> PyResult<()> {
-    let functions = Functions {
-        parsed: behind(pyo3)?,
-        fast,
-    };
-    let definition = definition(pyo3, name, functions)?;
+    let definition = definition(pyo3, name, pyo3, fast)?;
     let (receiver, module_name) = (module.as_ptr(), module.name()?);
     // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
     // objects, the name a string.

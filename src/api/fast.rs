@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyTuple};
 
 use crate::adapters::numpy;
-use crate::api::entry::{Entry, Name, add};
+use crate::api::entry::{Name, add, parsed};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::{counted, guard, raised};
 use crate::import::cache;
@@ -46,7 +46,7 @@ unsafe extern "C" fn called(
 ) -> *mut ffi::PyObject {
     if count == 1 && keywords.is_null() {
         // SAFETY: attached, with exactly one argument, which the caller holds.
-        let made = guard(|| unsafe { of_one(arguments) }, |_| None);
+        let made = guard(|| Some(unsafe { of_one(arguments) }), |_| None);
         if let Some(made) = made {
             // SAFETY: as above; a new reference, or NULL with an exception.
             return unsafe { noted(made, arguments) };
@@ -89,7 +89,7 @@ unsafe fn asked(
 ) -> *mut ffi::PyObject {
     if count == 1 && !keywords.is_null() {
         // SAFETY: the caller's promise; one positional argument, and `keywords` is not NULL.
-        let body = || unsafe { as_asked(module, arguments, keywords) };
+        let body = || unsafe { as_asked(arguments, keywords) };
         if let Some(made) = guard(body, |_| None) {
             return made;
         }
@@ -155,13 +155,13 @@ fn truth(value: &Bound<'_, PyAny>) -> Option<Option<bool>> {
     Some(Some(value.cast_exact::<PyBool>().ok()?.is_true()))
 }
 
-/// Imports the one argument; NULL with an exception, or `None` to let PyO3's function try.
+/// Imports the one argument; NULL with an exception.
 ///
 /// # Safety
 ///
 /// Attached, with one live argument.
 #[inline(always)]
-unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
+unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the caller's promise.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's promise.
@@ -169,10 +169,10 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     // SAFETY: the caller's promise.
     let x = unsafe { Borrowed::from_ptr(py, x) };
     if let Some(snapshot) = numpy::fast(&x) {
-        return owned(Tensor::new(py, snapshot)).map(NonNull::as_ptr);
+        return Tensor::new(py, snapshot).map_or_else(raised, Bound::into_ptr);
     }
     if let Some(tensor) = Tensor::of(&x) {
-        return Some(itself(tensor).unwrap_or_else(raised));
+        return itself(tensor).unwrap_or_else(raised);
     }
     let made = match cache::table(&x) {
         Some((known, kind)) => {
@@ -182,7 +182,7 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
         // All other imports may run Python code.
         None => by_ladder(&x, &Request::NOTHING),
     };
-    Some(made.unwrap_or_else(raised))
+    made.unwrap_or_else(raised)
 }
 
 /// Imports as the keywords ask; NULL with an exception, or `None` to let PyO3's function try.
@@ -192,7 +192,6 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
 /// As for [`called`], with one positional argument, and `keywords` not NULL.
 #[inline(always)]
 unsafe fn as_asked(
-    module: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> Option<*mut ffi::PyObject> {
@@ -212,11 +211,12 @@ unsafe fn as_asked(
         // SAFETY: the caller's promise; a new reference, or NULL with an exception.
         return Some(unsafe { noted(made.unwrap_or_else(raised), arguments) });
     }
-    if !copies && numpy::is_ndarray(&x) {
-        // An array is on the CPU, and no copy. Called by the pointer, the entry is compiled once.
-        let fast = Entry::of(Name::FromDlpack).functions()?.fast;
-        // SAFETY: the caller's promise, without the keywords.
-        return Some(unsafe { fast(module, arguments, 1, null_mut()) });
+    // An array is on the CPU, and no copy.
+    let array = (!copies).then(|| numpy::fast_if_array(&x)).flatten();
+    if let Some(snapshot) = array {
+        let made = Tensor::new(py, snapshot).map_or_else(raised, Bound::into_ptr);
+        // SAFETY: the caller's promise; a new reference, or NULL with an exception.
+        return Some(unsafe { noted(made, arguments) });
     }
     let made = match cache::table(&x) {
         Some((known, kind)) if !copies => {
@@ -226,7 +226,6 @@ unsafe fn as_asked(
         None if Tensor::of(&x).is_some() => return None,
         _ => by_ladder(&x, &request),
     };
-    // An array was noted by the entry that it was passed on to.
     // SAFETY: the caller's promise; a new reference, or NULL with an exception.
     Some(unsafe { noted(made.unwrap_or_else(raised), arguments) })
 }
@@ -284,9 +283,9 @@ unsafe fn parse(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    match Entry::of(name).functions() {
+    match parsed(name) {
         // SAFETY: it has the calling convention of the entry (S20), and gets the entry's own arguments.
-        Some(functions) => unsafe { (functions.parsed)(receiver, arguments, count, keywords) },
+        Some(parsed) => unsafe { parsed(receiver, arguments, count, keywords) },
         // Unreachable: the function is stored before its entry is registered.
         None => null_mut(),
     }

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 
 use super::{owned, parse};
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
-use crate::api::entry::{Functions, Name, behind, definition};
+use crate::api::entry::{Name, definition};
 use crate::cpython::boundary::guard;
 use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
@@ -24,12 +24,9 @@ pub(crate) fn set(py: Python<'_>) -> PyResult<()> {
     // Only a bound method reveals its C function.
     let sample = Tensor::new(py, Snapshot::allocate(&[0], dtype::BYTE, 0)?)?;
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
-    let functions = Functions {
-        parsed: behind(&sample.getattr(name)?)?,
-        fast: exported,
-    };
     let entry = ("__dlpack__", Name::Dlpack);
-    let definition = definition(&class.getattr(name)?, entry, functions)?;
+    let (documented, bound) = (class.getattr(name)?, sample.getattr(name)?);
+    let definition = definition(&documented, entry, &bound, exported)?;
     // SAFETY: attached; the class is live, and the leaked definition has the flags of `exported`.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.
