@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::ops::Deref;
+use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -30,29 +30,12 @@ pub(crate) struct Importer {
 }
 
 /// Cached importers; classes that find no slot are looked up at each call.
-static IMPORTERS: TypeMap<Importer, 16> = TypeMap::new();
+static IMPORTERS: TypeMap<Arc<Importer>, 16> = TypeMap::new();
 
-/// An importer for one conversion.
-pub(crate) enum Found {
-    Cached(&'static Importer),
-    New(Box<Importer>),
-}
-
-impl Deref for Found {
-    type Target = Importer;
-
-    fn deref(&self) -> &Importer {
-        match self {
-            Self::Cached(importer) => importer,
-            Self::New(importer) => importer,
-        }
-    }
-}
-
-impl Found {
+impl Importer {
     /// The cached importer of a class, unless Python code has given it one of its own since.
     #[inline(never)]
-    pub(super) fn remembered(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+    pub(super) fn remembered(class: &Bound<'_, PyType>) -> PyResult<Option<Arc<Self>>> {
         let py = class.py();
         let Some(known) = IMPORTERS.get(class.as_type_ptr()) else {
             return Ok(None);
@@ -60,13 +43,13 @@ impl Found {
         let is_its_own =
             || known.namespace.is_none(py) || lacks(class, &[intern!(py, "from_dlpack")]);
         let holds = known.holds(py)? && (is_immutable(class) || is_its_own());
-        Ok(holds.then_some(Self::Cached(known)))
+        Ok(holds.then(|| known.clone()))
     }
 
     /// Not inlined: classes with a table skip it.
     #[cold]
     #[inline(never)]
-    pub(super) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
+    pub(super) fn of(class: &Bound<'_, PyType>) -> PyResult<Arc<Self>> {
         if let Some(known) = Self::remembered(class)? {
             return Ok(known);
         }
@@ -77,16 +60,13 @@ impl Found {
         } else {
             intern!(py, "importing")
         };
-        let found = provided(question, class)?;
-        let new: Importer = found.extract()?;
-        if new.lasts != "once" {
-            IMPORTERS.add(class, found.extract()?);
+        let found: Arc<Self> = Arc::new(provided(question, class)?.extract()?);
+        if found.lasts != "once" {
+            IMPORTERS.add(class, found.clone());
         }
-        Ok(Self::New(Box::new(new)))
+        Ok(found)
     }
-}
 
-impl Importer {
     /// Whether a cached one may still be used.
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
         if self.lasts == "always" {

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +15,7 @@ use pyo3::types::{PyString, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
-use crate::convert::importer::Found;
+use crate::convert::importer::Importer;
 use crate::convert::namespace::{array_type, is_namespace};
 use crate::cpython::lookup::{is_asked_by_type, is_immutable, is_subtype};
 use crate::exchange::Table;
@@ -33,7 +35,7 @@ pub(crate) enum Via<'py> {
     /// Through the table of the class.
     Table(Table),
     /// Through the importer of its library.
-    Function(Found),
+    Function(Arc<Importer>),
 }
 
 /// A target class, passed itself, as its namespace or by one of its instances.
@@ -53,7 +55,7 @@ impl<'py> Target<'py> {
             && table.imports()
         {
             Via::Table(*table)
-        } else if let Some(found) = Found::remembered(&class)?
+        } else if let Some(found) = Importer::remembered(&class)?
             && (is_immutable(&class) || Table::is_absent(&class))
         {
             Via::Function(found)
@@ -68,7 +70,7 @@ impl<'py> Target<'py> {
         {
             Via::Table(table)
         } else {
-            Via::Function(Found::of(&class)?)
+            Via::Function(Importer::of(&class)?)
         };
         Ok(Self { class, via })
     }
