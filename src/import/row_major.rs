@@ -150,7 +150,7 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
         return Ok(None);
     }
     let mut room = None;
-    let Way::Table(table, guards) = cache::way_uncounted(&mut room, x)? else {
+    let Way::Table(table, guards) = cache::way_in(&mut room, x)? else {
         return Ok(None);
     };
     let found = row_major_of_table(x, table, guards.as_ref())?;

@@ -85,21 +85,13 @@ pub(crate) fn fast_on_cpu(
 ) -> PyResult<Option<Snapshot>> {
     let made = match table.export(x) {
         Ok(made) => made,
-        Err(error) => return unless_urgent(x.py(), error),
+        Err(error) if is_urgent(x.py(), &error) => return Err(error),
+        // The slow path is taken.
+        Err(_) => return Ok(None),
     };
     let imported = Snapshot::import_fast(made, device::CPU).ok();
     let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, guards));
     checked.transpose()
-}
-
-/// `None` for an error after which the slow path is taken.
-#[cold]
-#[inline(never)]
-fn unless_urgent(py: Python<'_>, error: PyErr) -> PyResult<Option<Snapshot>> {
-    if is_urgent(py, &error) {
-        return Err(error);
-    }
-    Ok(None)
 }
 
 #[inline(always)]
