@@ -136,7 +136,7 @@ mod tests {
     fn at(address: usize, extent: i64, stride: i64) -> Snapshot {
         let data = without_provenance_mut(address);
         let meta = Meta::on_cpu(data, scalar(kDLUInt, 32), 0);
-        Snapshot::unchecked(meta, Source::Static, 1, |_| (extent, stride))
+        Snapshot::new(meta, Source::Static, None, 1, |_| (extent, stride))
     }
 
     #[test]

@@ -116,8 +116,10 @@ impl Checked<'_> {
 }
 
 impl Snapshot {
+    /// A snapshot without checks; `dimension` returns the extent and the stride in elements of each of at most 64
+    /// dimensions.
     #[inline(always)]
-    fn new(
+    pub(crate) fn new(
         meta: Meta,
         source: Source,
         usage: Option<Arc<StreamUsage>>,
@@ -131,18 +133,6 @@ impl Snapshot {
             streams: usage.map_or(Streams::None, Streams::Shared),
         };
         Self(Shared::new(fields, tensor, ndim, dimension))
-    }
-
-    /// A snapshot without streams or checks; `dimension` returns the extent and the stride in elements of each of at
-    /// most 64 dimensions.
-    #[inline(always)]
-    pub(crate) fn unchecked(
-        meta: Meta,
-        source: Source,
-        ndim: usize,
-        dimension: impl Fn(usize) -> (i64, i64),
-    ) -> Self {
-        Self::new(meta, source, None, ndim, dimension)
     }
 
     /// The snapshot, held by `source`: for one that was just made over memory that `source` describes, too.

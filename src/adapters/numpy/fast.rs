@@ -34,7 +34,7 @@ pub(crate) fn fast(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     } = read(x)?;
     let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
     let dimension = |index: usize| (shape[index], byte_strides[index] >> shift);
-    Some(Snapshot::unchecked(meta, owner, shape.len(), dimension))
+    Some(Snapshot::new(meta, owner, None, shape.len(), dimension))
 }
 
 /// As [`fast`], where `x` may as well be anything else.

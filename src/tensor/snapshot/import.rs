@@ -110,7 +110,7 @@ impl Snapshot {
             );
             (extent, stride)
         };
-        let snapshot = Self::unchecked(meta, source, ndim, dimension);
+        let snapshot = Self::new(meta, source, None, ndim, dimension);
         // If no value has more bits than this, the sum of at most 64 products does not overflow.
         let is_small = bits.get() >> 28 == 0;
         let last = u32::try_from(last.get()).ok();
