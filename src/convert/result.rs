@@ -3,10 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{
-    PyBufferError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError,
-    PyValueError,
-};
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -177,6 +174,5 @@ pub(super) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
             || error.is_instance_of::<PyOverflowError>(py)
             || error.is_instance_of::<PyRuntimeError>(py)
             || error.is_instance_of::<PyTypeError>(py)
-            || error.is_instance_of::<PyValueError>(py)
-            || error.is_instance_of::<PyNotImplementedError>(py))
+            || error.is_instance_of::<PyValueError>(py))
 }

@@ -62,7 +62,7 @@ impl On {
 }
 
 /// The kind of a copy between two devices.
-enum Direction {
+pub(crate) enum Direction {
     /// Both on the host.
     Host,
     Up,
@@ -83,20 +83,20 @@ fn way(here: DLDevice, there: DLDevice) -> Option<Direction> {
     }
 }
 
-/// Checks that dlx can copy from one device to the other.
+/// How dlx copies from one device to the other.
 ///
 /// # Errors
 ///
 /// `BufferError` if it cannot, or if there is no driver; what the driver reports.
-pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
-    let driven = match way(here, there) {
-        Some(Direction::Host) => return Ok(()),
-        Some(Direction::Down) => here,
-        Some(Direction::Up | Direction::Across) => there,
-        None => return Err(unable(here, there, None)),
+pub(crate) fn direction(here: DLDevice, there: DLDevice) -> Result<Direction, Error> {
+    let way = way(here, there).ok_or_else(|| unable(here, there, None))?;
+    let driven = match way {
+        Direction::Host => return Ok(way),
+        Direction::Down => here,
+        Direction::Up | Direction::Across => there,
     };
     match driver::of(driven) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(way),
         Err(error) if error.is_absent() => Err(unable(here, there, Some(error))),
         Err(error) => Err(error.into()),
     }
@@ -154,12 +154,11 @@ pub(crate) fn copied(
 ) -> PyResult<Snapshot> {
     let here = source.meta().device;
     dtype::known(source.meta().dtype)?;
-    check(here, there)?;
-    match way(here, there) {
-        Some(Direction::Up) => up(py, source, there, on),
-        Some(Direction::Down) => down(py, source, on.is_ordered()),
-        Some(Direction::Across) => across(py, source, there, on),
-        Some(Direction::Host) | None => host::compact(py, source),
+    match direction(here, there)? {
+        Direction::Up => up(py, source, there, on),
+        Direction::Down => down(py, source, on.is_ordered()),
+        Direction::Across => across(py, source, there, on),
+        Direction::Host => host::compact(py, source),
     }
 }
 

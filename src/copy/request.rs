@@ -239,8 +239,8 @@ pub(crate) fn refused_by_both(
     here: DLDevice,
     there: DLDevice,
 ) -> Result<(), PyErr> {
-    match by_driver::check(here, there) {
-        Ok(()) => Ok(()),
+    match by_driver::direction(here, there) {
+        Ok(_) => Ok(()),
         Err(why) if is_about_builds(py, &error, there) => Err(caused(py, why.into(), error)),
         Err(_) => Err(error),
     }
