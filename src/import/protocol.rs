@@ -12,8 +12,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
+pub(crate) use self::fast::fast_export;
 use self::fast::on_cpu;
-pub(crate) use self::fast::{Exported, fast_export};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;

@@ -222,25 +222,26 @@ fn mark_used<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) {
     unsafe { ffi::PyCapsule_SetDestructor(capsule.as_ptr(), None) };
 }
 
-/// What a capsule held.
-pub(crate) enum Taken {
-    /// As the producer made it, and not read yet.
-    Versioned(ManagedVersioned),
-    Unversioned(Snapshot),
+/// The tensor of an export.
+pub(crate) enum Exported {
+    /// A versioned tensor, as the producer wrote it or rewritten by dlx.
+    Managed(ManagedVersioned),
+    /// A tensor that dlx has read, or an unversioned one, which has no flags: only a snapshot can record what it cannot say.
+    Snapshot(Snapshot),
 }
 
 /// As [`import`], for an unversioned tensor; a versioned one is taken out, whatever becomes of it.
 #[inline(always)]
-pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<Taken> {
+pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<Exported> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
         let versioned = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) };
         let Some(tensor) = versioned else {
-            return import_unversioned(capsule, None).map(Taken::Unversioned);
+            return import_unversioned(capsule, None).map(Exported::Snapshot);
         };
         mark_used::<DLManagedTensorVersioned>(capsule);
         // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
-        Ok(Taken::Versioned(unsafe { Managed::from_raw(tensor) }))
+        Ok(Exported::Managed(unsafe { Managed::from_raw(tensor) }))
     })
 }
 

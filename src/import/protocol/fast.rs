@@ -11,9 +11,8 @@ use pyo3::prelude::*;
 
 use super::{Whose, protected, question};
 use crate::cpython::call::has;
-use crate::tensor::capsule::{self, Taken};
+use crate::tensor::capsule::{self, Exported};
 use crate::tensor::checked;
-use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
@@ -32,14 +31,6 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Opti
     }
 }
 
-/// The tensor of an export.
-pub(crate) enum Exported {
-    /// A versioned tensor, as the producer wrote it or rewritten by dlx.
-    Managed(ManagedVersioned),
-    /// A tensor that dlx has read, or an unversioned one, which has no flags: only a snapshot can record what it cannot say.
-    Snapshot(Snapshot),
-}
-
 /// The tensor of `x` if it is on the CPU; `None` if `x` has to say first where it is, or has no such method.
 ///
 /// # Errors
@@ -55,8 +46,8 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
         Err(error) => return super::unless_absent(x, error),
     };
     let managed = match capsule::take(&capsule)? {
-        Taken::Versioned(managed) => managed,
-        Taken::Unversioned(snapshot) => {
+        Exported::Managed(managed) => managed,
+        Exported::Snapshot(snapshot) => {
             let snapshot = protected(x, is_tensorflow, snapshot)?;
             let is_on_cpu = snapshot.meta().device == device::CPU;
             return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
