@@ -16,7 +16,8 @@ use crate::types::layout;
 
 /// What is accepted of each tensor of a block.
 pub(super) struct Accepted {
-    dtypes: DTypes,
+    /// One for each tensor; `None` stands for any.
+    dtypes: Vec<Option<DLDataType>>,
     contiguous: bool,
     /// In bytes; `None` stands for that of the named dtype.
     align: Option<usize>,
@@ -28,13 +29,6 @@ const NO_TENSOR: DLDataType = DLDataType {
     bits: 0,
     lanes: 0,
 };
-
-enum DTypes {
-    Any,
-    OfAll(DLDataType),
-    /// One for each tensor; `None` stands for any.
-    OfEach(Vec<Option<DLDataType>>),
-}
 
 impl Accepted {
     /// The options of `borrow` for `count` tensors; `None` if all tensors are accepted.
@@ -54,7 +48,7 @@ impl Accepted {
             ));
         }
         Ok(Some(Box::new(Self {
-            dtypes: DTypes::of(dtype, count)?,
+            dtypes: dtypes(dtype, count)?,
             contiguous,
             align,
         })))
@@ -62,13 +56,13 @@ impl Accepted {
 
     /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
     pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
-        let accepted = self.dtypes.at(index);
+        let accepted = self.dtypes[index];
         self.is_aligned(index, address) && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
     /// Whether a kernel can read elements from this address: those of a named dtype as its C type.
     fn is_aligned(&self, index: usize, address: usize) -> bool {
-        match (self.align, self.dtypes.at(index)) {
+        match (self.align, self.dtypes[index]) {
             (Some(align), _) => address & (align - 1) == 0,
             (None, Some(dtype)) => layout::is_aligned(address as u64, dtype),
             (None, None) => true,
@@ -86,12 +80,12 @@ impl Accepted {
         // A copy of what is written would keep the result to itself.
         let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
         let remedy = |read: &str| String::from(if is_out { own } else { read });
-        if self.dtypes.at(index) == Some(NO_TENSOR) {
+        if self.dtypes[index] == Some(NO_TENSOR) {
             return Err(Error::refused(
                 "it is a tensor, and the function takes a number there; pass x.item()",
             ));
         }
-        if let Some(accepted) = self.dtypes.at(index)
+        if let Some(accepted) = self.dtypes[index]
             && accepted != meta.dtype
         {
             let name = dtype::name(accepted);
@@ -145,35 +139,21 @@ impl Accepted {
     }
 }
 
-impl DTypes {
-    fn of(dtype: Option<&Bound<'_, PyAny>>, count: usize) -> PyResult<Self> {
-        let Some(dtype) = dtype else {
-            return Ok(Self::Any);
-        };
-        let Ok(each) = dtype.cast::<PyList>() else {
-            return Ok(Self::OfAll(DType::of(dtype)?));
-        };
-        if each.len() != count {
-            return Err(PyValueError::new_err(format!(
-                "dtype lists {} dtypes for {count} tensors; expected one for each, out included",
-                each.len()
-            )));
+/// The dtypes that `count` tensors may have.
+fn dtypes(dtype: Option<&Bound<'_, PyAny>>, count: usize) -> PyResult<Vec<Option<DLDataType>>> {
+    let one = |dtype: Bound<'_, PyAny>| {
+        if dtype.is(PyBool::new(dtype.py(), false)) {
+            return Ok(Some(NO_TENSOR));
         }
-        let one = |dtype: Bound<'_, PyAny>| {
-            if dtype.is(PyBool::new(dtype.py(), false)) {
-                return Ok(Some(NO_TENSOR));
-            }
-            let named = (!dtype.is_none()).then_some(dtype);
-            named.map(|dtype| DType::of(&dtype)).transpose()
-        };
-        Ok(Self::OfEach(each.iter().map(one).collect::<PyResult<_>>()?))
-    }
-
-    fn at(&self, index: usize) -> Option<DLDataType> {
-        match self {
-            Self::Any => None,
-            Self::OfAll(dtype) => Some(*dtype),
-            Self::OfEach(each) => each[index],
-        }
+        let named = (!dtype.is_none()).then_some(dtype);
+        named.map(|dtype| DType::of(&dtype)).transpose()
+    };
+    match dtype.map(|dtype| dtype.cast::<PyList>()) {
+        Some(Ok(each)) if each.len() != count => Err(PyValueError::new_err(format!(
+            "dtype lists {} dtypes for {count} tensors; expected one for each, out included",
+            each.len()
+        ))),
+        Some(Ok(each)) => each.iter().map(one).collect(),
+        Some(Err(_)) | None => Ok(vec![dtype.map(DType::of).transpose()?; count]),
     }
 }
