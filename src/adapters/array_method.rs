@@ -12,8 +12,12 @@ use crate::copy::host;
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::has_others;
 use crate::cpython::lookup::is_in_type;
+use crate::cpython::modules::python;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
+
+/// What tells of these in Python.
+const MODULE: &str = "dlx._libraries.array_method";
 
 /// The method of `x`; none of a class, nor where it is None.
 fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -58,16 +62,14 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     {
         return Ok(());
     }
-    let module = py.import(intern!(py, "dlx._libraries.array_method"))?;
-    let why = module.call_method1(intern!(py, "refusal"), (x, dtype.flatten(), made))?;
+    let why = python(py, MODULE, "refusal", (x, dtype.flatten(), made))?;
     let why: Option<String> = why.extract()?;
     why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
 }
 
 /// What a function of `python/dlx/_libraries/array_method.py` answers about `x`.
 pub(super) fn asked<'py>(x: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    let module = x.py().import("dlx._libraries.array_method")?;
-    module.call_method1(name, (x,))
+    python(x.py(), MODULE, name, (x,))
 }
 
 /// Whether the class of `x` has the dtypes of several columns and not one of its own.

@@ -8,6 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::cpython::lookup::is_in_type;
+use crate::cpython::modules::python;
 
 /// Refuses what pyarrow would export wrongly, whatever `sys.modules` says.
 #[inline(always)]
@@ -29,7 +30,5 @@ pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
 #[cold]
 #[inline(never)]
 fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let module = x.py().import(intern!(x.py(), "dlx._libraries.arrow"))?;
-    module.call_method1(intern!(x.py(), "check"), (x,))?;
-    Ok(())
+    python(x.py(), "dlx._libraries.arrow", "check", (x,)).map(drop)
 }

@@ -27,14 +27,17 @@ use super::versions::Places;
 use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
 use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
-use crate::cpython::modules::loaded_class;
+use crate::cpython::modules::{loaded_class, python};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
 pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
-use questions::{ask, has_tangent, is_byte, is_lazy, is_whole};
+use questions::{ask, ask_python, is_byte};
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
+
+/// What asks torch in Python.
+const TORCH: &str = "dlx._libraries.torch";
 
 /// `torch._C.TensorBase`, which torch's C code made, once a tensor was seen.
 static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -81,8 +84,7 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let py = x.py();
     let increment = INCREMENT.get_or_try_init(py, || {
-        let module = py.import("dlx._libraries.torch")?;
-        let found = module.call_method1("increment_of", (x,))?;
+        let found = python(py, TORCH, "increment_of", (x,))?;
         Ok::<_, PyErr>((!found.is_none()).then(|| found.unbind()))
     })?;
     match increment {
@@ -128,8 +130,7 @@ pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[cold]
 #[inline(never)]
 fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let module = x.py().import("dlx._libraries.torch")?;
-    module.call_method1("only_exports", (x,))?.extract()
+    python(x.py(), TORCH, "only_exports", (x,))?.extract()
 }
 
 /// How to read tensors of `class`, if it is torch's; does not import torch.
@@ -160,9 +161,7 @@ fn of_tensor(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> PyResult<To
         false if above.getattr(name)?.is(base) => above.cast_into()?,
         false => return Ok(TorchClass::Subclass),
     };
-    let plain = py
-        .import("dlx._libraries.torch")?
-        .call_method1("plain", (class, &tensor))?;
+    let plain = python(py, TORCH, "plain", (class, &tensor))?;
     Ok(match plain.is_none() {
         true => TorchClass::Subclass,
         false => {
@@ -176,10 +175,7 @@ fn of_tensor(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> PyResult<To
 #[cold]
 #[inline(never)]
 fn is_offset(tensor: &Bound<'_, PyAny>, address: usize) -> bool {
-    let ask = |py: Python<'_>| {
-        let module = py.import("dlx._libraries.torch")?;
-        (module.call_method1("is_offset", (tensor, address))?).extract::<bool>()
-    };
+    let ask = |py: Python<'_>| python(py, TORCH, "is_offset", (tensor, address))?.extract::<bool>();
     // Refuse if torch does not say.
     Python::attach(|py| ask(py).unwrap_or(true))
 }
@@ -240,9 +236,9 @@ impl TorchClass {
                 is(intern!(py, "is_neg"))? || is(intern!(py, "is_conj"))?,
                 guards.may_have_tangent(tensor),
             ),
-            Self::Subclass => (is_lazy(tensor)?, true),
+            Self::Subclass => (ask_python(tensor, "is_lazy")?, true),
         };
-        if is_lazy || (may_have_tangent && has_tangent(tensor)?) {
+        if is_lazy || (may_have_tangent && ask_python(tensor, "has_tangent")?) {
             Err(refused(tensor, true))
         } else {
             Ok(())
@@ -251,7 +247,7 @@ impl TorchClass {
 
     /// Refuses an export of fewer bits than torch says: see [`Guards`].
     pub(crate) fn check_dtype(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-        if is_byte(dtype) && !is_whole(tensor)? {
+        if is_byte(dtype) && !ask_python(tensor, "is_whole")? {
             Err(refused(tensor, false))
         } else {
             Ok(())

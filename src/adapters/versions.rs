@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
+use crate::cpython::modules::python;
 use crate::tensor::capsule;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
@@ -141,11 +142,9 @@ struct Sample {
 
 /// Searches in what `dlx._libraries.written` makes of a tensor class: for each kind of capsule, capsules and their counts.
 fn places_of(class: &Bound<'_, PyType>, library: &str) -> PyResult<Vec<Place>> {
-    let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = class
-        .py()
-        .import("dlx._libraries.written")?
-        .call_method1(format!("of_{library}"), (class,))?
-        .extract()?;
+    let question = format!("of_{library}");
+    let kinds = python(class.py(), "dlx._libraries.written", &question, (class,))?;
+    let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = kinds.extract()?;
     let mut places = Vec::new();
     for kind in kinds {
         let mut samples = Vec::new();

@@ -16,7 +16,7 @@ use crate::api::tensor::requested::again;
 use crate::copy::request::{Asked, Request};
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
-use crate::cpython::modules::loaded;
+use crate::cpython::modules::python;
 use crate::exchange::slot::is_mixin;
 use crate::import::cache::{self, Way};
 use crate::import::{aliases, ladder};
@@ -113,23 +113,9 @@ fn recorded<'py>(
     let snapshot = ladder::from_dlpack(x, request)?;
     let used = snapshot.usage().and_then(|usage| usage.used().cloned());
     if let (Some(used), Some(given)) = (used, request.argument()) {
-        let torch = loaded(intern!(py, "torch"))?;
-        let external = match torch {
-            // torch accepts only its own stream objects.
-            Some(torch) if x.is_instance(&torch.getattr("Tensor")?)? => {
-                let cuda = torch.getattr("cuda")?;
-                if given.is_instance(&cuda.getattr("Stream")?)? {
-                    None
-                } else {
-                    Some(
-                        cuda.getattr("ExternalStream")?
-                            .call1((used.handle(), used.device().device_id))?,
-                    )
-                }
-            }
-            _ => None,
-        };
-        record.call1((external.as_ref().unwrap_or(given),))?;
+        let named = (x, given, used.handle(), used.device().device_id);
+        let stream = python(py, "dlx._libraries.torch", "recorded_stream", named)?;
+        record.call1((stream,))?;
     }
     Tensor::new(py, snapshot)
 }

@@ -5,7 +5,6 @@ pub(crate) mod requested;
 use std::ffi::c_int;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, PyTuple};
@@ -14,6 +13,7 @@ use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
 use crate::api::parts::{compared, first_extent, iterator};
+use crate::cpython::modules::python;
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
@@ -254,8 +254,7 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let module = slf.py().import(intern!(slf.py(), "dlx._mixin"))?;
-        module.call_method1("as_array", (slf, dtype, copy))
+        python(slf.py(), "dlx._mixin", "as_array", (slf, dtype, copy))
     }
 
     /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.
@@ -304,9 +303,7 @@ impl Tensor {
 
     /// For ``pickle``: `dlx.pickling` says what becomes of the tensor.
     fn __reduce_ex__(slf: &Bound<'_, Self>, protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let module = slf.py().import(intern!(slf.py(), "dlx.pickling"))?;
-        let left = module.call_method1(intern!(slf.py(), "_leave"), (slf, protocol))?;
-        Ok(left.unbind())
+        python(slf.py(), "dlx.pickling", "_leave", (slf, protocol)).map(Bound::unbind)
     }
 
     /// The tensor itself, which is immutable.

@@ -10,6 +10,7 @@ use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::lookup::is_static;
+use crate::cpython::modules::python;
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;
@@ -112,8 +113,7 @@ fn recorded(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<String
     if !may_be {
         return Ok(None);
     }
-    let module = x.py().import("dlx._libraries.written")?;
-    module.call_method1("recorded", (x,))?.extract()
+    python(x.py(), "dlx._libraries.written", "recorded", (x,))?.extract()
 }
 
 /// Whether another protocol of `x` exposes the same memory as writable.

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
 
 use crate::cpython::lookup::is_immutable;
+use crate::cpython::modules::python;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
 use crate::exchange::{self, Table};
 use crate::types::error::type_name;
@@ -170,8 +171,7 @@ fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
     if let Some(slot) = Slot::provided(cls) {
         return Ok(slot);
     }
-    let importer = py.import("dlx._libraries.importers")?.getattr("importer")?;
-    let import = importer.call1((cls,))?;
+    let import = python(py, "dlx._libraries.importers", "importer", (cls,))?;
     let import = (!import.is_none()).then(|| import.unbind());
     let slot = Slot::claim(cls, Origin::Itself { import }, Hooks::default())?;
     slot.ok_or_else(|| {

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
@@ -16,6 +17,17 @@ fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
         Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
     })?;
     Ok(modules.bind(py))
+}
+
+/// What a function of dlx's own Python code answers.
+#[cold]
+pub(crate) fn python<'py>(
+    py: Python<'py>,
+    module: &str,
+    function: &str,
+    arguments: impl PyCallArgs<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import(module)?.call_method1(function, arguments)
 }
 
 /// This module, if it has been imported.

@@ -6,17 +6,17 @@ use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::cpython::modules::python;
 use crate::types::error::{caused, type_name};
+
+const HINTS: &str = "dlx._libraries.hints";
 
 /// What `x` is and what to pass instead; `None` for an object of a class that dlx does not know.
 ///
 /// Attaches through PyO3, because this runs Python code for a table function, too.
 #[cold]
 fn of(x: &Bound<'_, PyAny>, name: &str) -> Option<String> {
-    let ask = |py: Python<'_>| {
-        let module = py.import("dlx._libraries.hints")?;
-        module.call_method1(name, (x,))?.extract::<Option<String>>()
-    };
+    let ask = |py: Python<'_>| python(py, HINTS, name, (x,))?.extract::<Option<String>>();
     // Without an answer the error says what dlx takes.
     Python::attach(|py| ask(py).unwrap_or(None))
 }
@@ -39,9 +39,8 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         return error;
     }
     let noted = || {
-        let module = py.import("dlx._libraries.hints")?;
-        let noted = module.call_method1("noted", (x, type_name(&x.get_type()), error.value(py)))?;
-        Ok::<_, PyErr>(PyErr::from_value(noted))
+        let said = (x, type_name(&x.get_type()), error.value(py));
+        Ok::<_, PyErr>(PyErr::from_value(python(py, HINTS, "noted", said)?))
     };
     // Without the note the error still says enough.
     noted().unwrap_or(error)

@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 
+use crate::cpython::modules::python;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 
@@ -12,6 +13,5 @@ pub(crate) fn of<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>
     let (py, snapshot) = (tensor.py(), tensor.get().described());
     let (is_maybe, is_kept) = (snapshot.has(MAYBE_READ_ONLY), snapshot.is_kept());
     let said = (tensor, is_maybe, is_kept, tensor.get().current().is_none());
-    let module = py.import("dlx._containers.shown")?;
-    module.call_method1("shown", said)
+    python(py, "dlx._containers.shown", "shown", said)
 }

@@ -214,6 +214,16 @@ def increment_of(tensor: Any) -> Any:
     return torch._C._increment_version
 
 
+def recorded_stream(x: Any, given: Any, handle: int, device: int) -> Any:
+    """Return ``given`` as ``x.record_stream`` takes it: torch's only takes its own."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        return given
+    if isinstance(given, torch.cuda.Stream):
+        return given
+    return torch.cuda.ExternalStream(handle, device)
+
+
 def _would_import(torch: Any, tensor: Any) -> bool:
     """Whether an operator would look for torch, and end the process as it is gone.
 

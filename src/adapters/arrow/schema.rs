@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::interpreter::quietly_anywhere;
+use crate::cpython::modules::python;
 use crate::types::dtype::scalar;
 use crate::types::error::Error;
 
@@ -123,9 +124,8 @@ pub(super) fn extended(name: &[u8], what: &str) -> Error {
 fn refused(format: &CStr, is_dictionary: bool) -> Error {
     let format = format.to_string_lossy();
     let words = Python::attach(|py| {
-        let module = py.import("dlx._containers.elements")?;
-        let words = module.call_method1("of_format", (&format, is_dictionary))?;
-        words.extract::<String>()
+        let said = (&format, is_dictionary);
+        python(py, "dlx._containers.elements", "of_format", said)?.extract::<String>()
     });
     let words = words.unwrap_or_else(|_| format!("the format {format:?}"));
     Error::refused(format!(

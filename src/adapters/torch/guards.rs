@@ -11,7 +11,7 @@ use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
 use super::own::Own;
-use super::questions::{ask, get, has_tangent, is_byte, is_whole};
+use super::questions::{ask, ask_python, get, is_byte};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::tensor::checked::Meta;
@@ -73,7 +73,8 @@ impl Guards {
         self.check_address(tensor, address)?;
         let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
         if floating
-            && (self.records(tensor)? || (self.may_have_tangent(tensor) && has_tangent(tensor)?))
+            && (self.records(tensor)?
+                || (self.may_have_tangent(tensor) && ask_python(tensor, "has_tangent")?))
         {
             return Err(refused(tensor, true));
         }
@@ -205,7 +206,7 @@ fn ask_values(tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
     if ask(tensor, intern!(py, "is_neg"))?
         || (dtype.code == kDLComplex && ask(tensor, intern!(py, "is_conj"))?)
         || get(tensor, intern!(py, "is_quantized"))?
-        || (is_byte(dtype) && !is_whole(tensor)?)
+        || (is_byte(dtype) && !ask_python(tensor, "is_whole")?)
     {
         return Err(refused(tensor, false));
     }

@@ -4,13 +4,13 @@
 //! of the object shows; where that lies is found by trial (S13, torch's layout).
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::keys::only;
+use crate::adapters::versions::words_at;
 use crate::cpython::head;
 use crate::cpython::lookup::is_method_of_class;
 
@@ -60,7 +60,7 @@ impl Own {
 fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Vec<isize>> {
     let py = torch.py();
     // Read as a file, unmapped memory is an error and not a fault.
-    let mut memory = File::open("/proc/self/mem")?;
+    let memory = File::open("/proc/self/mem")?;
     let size: usize = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
     let keywords = PyDict::new(py);
     keywords.set_item("device", "cpu")?;
@@ -69,18 +69,8 @@ fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Ve
     if !tensor.get_type().is(class) {
         return Ok(Vec::new());
     }
-    let mut words = || {
-        let mut bytes = vec![0; BEFORE + size];
-        memory.seek(SeekFrom::Start((tensor.as_ptr().addr() - BEFORE) as u64))?;
-        memory.read_exact(&mut bytes)?;
-        let (words, _) = bytes.as_chunks();
-        Ok::<_, PyErr>(
-            words
-                .iter()
-                .map(|word| usize::from_ne_bytes(*word))
-                .collect::<Vec<_>>(),
-        )
-    };
+    let start = (tensor.as_ptr().addr() - BEFORE) as u64;
+    let words = || words_at(&memory, start, (BEFORE + size) / WORD);
     let fresh = words()?;
     tensor.setattr(intern!(py, "x"), 1)?;
     let set = words()?;
@@ -92,8 +82,8 @@ fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Ve
     let is_it = |&at: &usize| {
         fresh[at] == 0
             && set[at] != 0
-            && shown[at] == dict.as_ptr().addr()
-            && replaced[at] == other.as_ptr().addr()
+            && shown[at] == dict.as_ptr().addr() as u64
+            && replaced[at] == other.as_ptr().addr() as u64
     };
     let offset = |at: usize| (at * WORD) as isize - BEFORE as isize;
     Ok((0..fresh.len()).filter(is_it).map(offset).collect())

@@ -6,9 +6,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::{base, is_tensor};
+use super::{TORCH, base, is_tensor};
 use crate::abi::{DLDataType, kDLInt, kDLUInt};
 use crate::cpython::call::call_with;
+use crate::cpython::modules::python;
 
 /// What torch's base has under `name`: what this instance or its class was given does not count.
 fn own<'py>(
@@ -30,30 +31,11 @@ pub(super) fn get<'py>(tensor: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) 
     own(tensor, name)?.call_method1(get, (tensor,))?.is_truthy()
 }
 
-/// Whether `tensor` is lazily conjugated or negated, bypassing what its class overrides.
-pub(super) fn is_lazy(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    ask_python(tensor, "is_lazy")
-}
-
-/// Whether `tensor` has a tangent of forward mode.
-#[cold]
-pub(super) fn has_tangent(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    ask_python(tensor, "has_tangent")
-}
-
-/// Whether `tensor`, which is exported with integers of 8 bits, has elements of as many.
-#[cold]
-pub(super) fn is_whole(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    ask_python(tensor, "is_whole")
-}
-
 /// What `question` of `dlx._libraries.torch` answers for `tensor`, whatever `sys.modules` and its class say.
-fn ask_python(tensor: &Bound<'_, PyAny>, question: &str) -> PyResult<bool> {
+#[cold]
+pub(super) fn ask_python(tensor: &Bound<'_, PyAny>, question: &str) -> PyResult<bool> {
     // Drops what it owns, also in table functions, to which PyO3 may not count the attachment (S20).
-    Python::attach(|py| {
-        let module = py.import("dlx._libraries.torch")?;
-        (module.call_method1(question, (tensor,))?).extract()
-    })
+    Python::attach(|py| python(py, TORCH, question, (tensor,))?.extract())
 }
 
 /// Whether elements are exported as integers of 8 bits.

@@ -7,6 +7,8 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
+use super::TORCH;
+use crate::cpython::modules::python;
 use crate::types::error::{caused, first_line};
 
 /// Explains `error`, which torch or a check raised for `tensor`, if that `is_torch`'s: what it is and what to call (R60).
@@ -53,12 +55,8 @@ pub(super) fn refused(tensor: &Bound<'_, PyAny>, grad: bool) -> PyErr {
 
 /// What DLPack cannot carry about `tensor`, and what to call.
 fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
-    let found = || {
-        let module = tensor.py().import("dlx._libraries.torch")?;
-        module
-            .call_method1("refusal", (tensor, grad))?
-            .extract::<Option<String>>()
-    };
+    let found =
+        || python(tensor.py(), TORCH, "refusal", (tensor, grad))?.extract::<Option<String>>();
     // If even the query fails, refuse without an explanation.
     found().unwrap_or(None)
 }

@@ -15,6 +15,7 @@ use pyo3::types::{PyString, PyType};
 use super::Slot;
 use crate::cpython::call::call_method_with;
 use crate::cpython::lookup::{is_subtype, lacks};
+use crate::cpython::modules::python;
 use crate::types::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -70,8 +71,7 @@ impl Origin {
         // The mixin gives each class a table, though it may be that of a base.
         let own = class.getattr(intern!(py, "__dict__"))?;
         if is_mixin(class) && !own.contains(intern!(py, "__dlpack_c_exchange_api__"))? {
-            let module = py.import(intern!(py, "dlx._mixin"))?;
-            module.call_method1(intern!(py, "notice"), (class,))?;
+            python(py, "dlx._mixin", "notice", (class,))?;
         }
         Self::of(class)
     }

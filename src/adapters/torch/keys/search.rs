@@ -27,7 +27,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::{Layout, Records, pointer, word};
+use crate::adapters::torch::TORCH;
 use crate::adapters::versions::words_at;
+use crate::cpython::modules::python;
 
 /// A sample as `dlx._libraries.torch` makes it.
 type Made<'py> = (
@@ -71,9 +73,7 @@ impl Layout {
         let py = torch.py();
         // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem")?;
-        let made = py
-            .import("dlx._libraries.torch")?
-            .call_method1("samples", (torch,))?;
+        let made = python(py, TORCH, "samples", (torch,))?;
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =
@@ -103,9 +103,7 @@ impl Layout {
         let found = unsafe { Self::fitting(&samples, size, &memory) };
         let Some(found) = found else { return Ok(None) };
         let made = |backend| {
-            let module = py.import("dlx._libraries.torch")?;
-            let made = module.call_method1("key_sets", (torch, backend))?;
-            made.extract::<Option<[u64; 2]>>()
+            python(py, TORCH, "key_sets", (torch, backend))?.extract::<Option<[u64; 2]>>()
         };
         let [cpu, _] = found.plain;
         let plain = match (made("CPU")?, made("CUDA")?) {
