@@ -11,7 +11,7 @@ mod hip;
 mod interface;
 mod library;
 
-pub(crate) use current::{Current, Relaxed, device_of_stream, enter, memory, of, relaxed};
+pub(crate) use current::{Current, Relaxed, device_of_stream, enter, of};
 pub(crate) use error::Error;
 pub(crate) use event::Event;
 pub(crate) use interface::{Capture, Context, RawStream, Run};

@@ -2,12 +2,12 @@
 
 mod functions;
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::library::{call, check_fork, initialized, load, of_both, once};
+use super::library::{call, check_fork, failure, initialized, load, of_both, once};
 use functions::Functions;
 
 use super::error::Error;
@@ -59,15 +59,8 @@ impl Cuda {
             // SAFETY: the out-pointer is a local; the driver writes a static string or NULL.
             unsafe { function(code, &mut name) };
         }
-        let name = NonNull::new(name.cast_mut()).map_or("unknown".into(), |name| {
-            // SAFETY: a static string of the driver.
-            unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy()
-        });
-        Error::Failed {
-            call,
-            code,
-            name: name.into_owned(),
-        }
+        // SAFETY: a static string of the driver, or NULL.
+        unsafe { failure(call, code, name) }
     }
 
     /// Where the primary context of a device is remembered.

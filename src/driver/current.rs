@@ -24,16 +24,6 @@ pub(crate) fn of(device: DLDevice) -> Result<&'static dyn Driver, Error> {
     }
 }
 
-/// The bytes of memory that a device has.
-pub(crate) fn memory(device: DLDevice) -> Result<usize, Error> {
-    of(device)?.memory(device.device_id)
-}
-
-/// Sets the relaxed capture mode of a device's driver.
-pub(crate) fn relaxed(device: DLDevice) -> Result<Option<Relaxed>, Error> {
-    Relaxed::enter(of(device)?)
-}
-
 /// Relaxed capture mode: until this is dropped, calls of this thread invalidate no thread's capture.
 pub(crate) struct Relaxed {
     driver: &'static dyn Driver,

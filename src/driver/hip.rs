@@ -1,12 +1,14 @@
 //! The HIP runtime API.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
 use super::error::Error;
 use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Run};
-use super::library::{call, check_fork, functions, initialized, load, of_both, once, symbol};
+use super::library::{
+    call, check_fork, failure, functions, initialized, load, of_both, once, symbol,
+};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
 const HIP_ERROR_NOT_READY: c_int = 600;
@@ -90,20 +92,12 @@ impl Hip {
 
     #[cold]
     fn failed(&self, call: &'static str, code: c_int) -> Error {
-        let name = self.error_name.and_then(|function| {
-            // SAFETY: accepts any code; the result is a static string or NULL.
-            let name = unsafe { function(code) };
-            NonNull::new(name.cast_mut())
+        let name = self.error_name.map_or(null(), |function| {
+            // SAFETY: accepts any code.
+            unsafe { function(code) }
         });
-        let name = name.map_or("unknown".into(), |name| {
-            // SAFETY: a static string of the runtime.
-            unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy()
-        });
-        Error::Failed {
-            call,
-            code,
-            name: name.into_owned(),
-        }
+        // SAFETY: a static string of the runtime, or NULL.
+        unsafe { failure(call, code, name) }
     }
 }
 

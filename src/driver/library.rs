@@ -2,7 +2,9 @@
 
 use std::env;
 use std::error::Error as _;
+use std::ffi::{CStr, c_char};
 use std::fs;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -54,6 +56,20 @@ fn loaded(stem: &str) -> Option<String> {
         let (_, name) = path.rsplit_once('/')?;
         name.starts_with(stem).then(|| path.to_owned())
     })
+}
+
+/// The error of a call that returned `code`, which the library has this `name` for.
+///
+/// # Safety
+///
+/// `name` is NULL or a string that stays.
+pub(super) unsafe fn failure(call: &'static str, code: i32, name: *const c_char) -> Error {
+    let name = NonNull::new(name.cast_mut()).map_or("unknown".into(), |name| {
+        // SAFETY: the caller's promise.
+        unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy()
+    });
+    let name = name.into_owned();
+    Error::Failed { call, code, name }
 }
 
 /// A function of the library, or `None` if it has no such symbol.

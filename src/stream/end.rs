@@ -109,7 +109,7 @@ impl End {
     pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, driver::Error> {
         match self {
             Self::Point(point) => point.relaxed(),
-            Self::Unrecorded(stream, _) => driver::relaxed(stream.device()),
+            Self::Unrecorded(stream, _) => Relaxed::enter(driver::of(stream.device())?),
             Self::Never => Ok(None),
         }
     }

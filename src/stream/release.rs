@@ -223,7 +223,7 @@ fn bound(device: DLDevice) -> usize {
     if let Some(bound) = KNOWN.lock().iter().find_map(known) {
         return bound;
     }
-    match blocking(|| driver::memory(device)) {
+    match blocking(|| driver::of(device)?.memory(device.device_id)) {
         Ok(bytes) => {
             let bound = bytes / PART;
             KNOWN.lock().push((device, bound));

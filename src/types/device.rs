@@ -21,44 +21,31 @@ use crate::types::error::Error;
 /// What reads the devices of other libraries.
 const DEVICES: &str = "dlx._libraries.devices";
 
-/// A device type's name in Python, and the meaning of its `data` pointer.
-struct DeviceInfo {
-    device_type: DLDeviceType,
-    /// As in a device's string form; in upper case, the member of `dlx.DeviceType`.
-    name: &'static str,
-    /// Whether `data` is an address that a byte offset can be added to, rather than a buffer handle.
-    address: bool,
-}
+/// A device type; its name as in a device's string form, in upper case the member of `dlx.DeviceType`; and whether `data` is
+/// an address that a byte offset can be added to, rather than a buffer handle.
+type Kind = (DLDeviceType, &'static str, bool);
 
-const fn kind(device_type: DLDeviceType, name: &'static str, address: bool) -> DeviceInfo {
-    DeviceInfo {
-        device_type,
-        name,
-        address,
-    }
-}
-
-const KINDS: [DeviceInfo; 19] = [
-    kind(kDLCPU, "cpu", true),
-    kind(kDLCUDA, "cuda", true),
-    kind(kDLCUDAHost, "cuda_host", true),
-    kind(kDLOpenCL, "opencl", false),
-    kind(kDLVulkan, "vulkan", false),
-    kind(kDLMetal, "metal", false),
-    kind(kDLVPI, "vpi", false),
-    kind(kDLROCM, "rocm", true),
-    kind(kDLROCMHost, "rocm_host", true),
-    kind(kDLExtDev, "ext_dev", false),
-    kind(kDLCUDAManaged, "cuda_managed", true),
-    kind(kDLOneAPI, "oneapi", true),
-    kind(kDLWebGPU, "webgpu", false),
-    kind(kDLHexagon, "hexagon", false),
-    kind(kDLMAIA, "maia", false),
-    kind(kDLTrn, "trn", false),
+const KINDS: [Kind; 19] = [
+    (kDLCPU, "cpu", true),
+    (kDLCUDA, "cuda", true),
+    (kDLCUDAHost, "cuda_host", true),
+    (kDLOpenCL, "opencl", false),
+    (kDLVulkan, "vulkan", false),
+    (kDLMetal, "metal", false),
+    (kDLVPI, "vpi", false),
+    (kDLROCM, "rocm", true),
+    (kDLROCMHost, "rocm_host", true),
+    (kDLExtDev, "ext_dev", false),
+    (kDLCUDAManaged, "cuda_managed", true),
+    (kDLOneAPI, "oneapi", true),
+    (kDLWebGPU, "webgpu", false),
+    (kDLHexagon, "hexagon", false),
+    (kDLMAIA, "maia", false),
+    (kDLTrn, "trn", false),
     // Of a later DLPack.
-    kind(DLDeviceType(19), "tpu", false),
-    kind(DLDeviceType(20), "tpu_host", false),
-    kind(DLDeviceType(21), "ascend", false),
+    (DLDeviceType(19), "tpu", false),
+    (DLDeviceType(20), "tpu_host", false),
+    (DLDeviceType(21), "ascend", false),
 ];
 
 /// The CPU.
@@ -72,12 +59,12 @@ pub(crate) const fn of(device_type: DLDeviceType, device_id: i32) -> DLDevice {
     }
 }
 
-fn kind_named(name: &str) -> Option<&'static DeviceInfo> {
-    KINDS.iter().find(|kind| kind.name == name)
+fn kind_named(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|(_, own, _)| *own == name)
 }
 
-fn kind_of(device_type: DLDeviceType) -> Option<&'static DeviceInfo> {
-    KINDS.iter().find(|kind| kind.device_type == device_type)
+fn kind_of(device_type: DLDeviceType) -> Option<&'static Kind> {
+    KINDS.iter().find(|(own, ..)| *own == device_type)
 }
 
 /// The same device with the id that `dlpack.h` prescribes: there is one CPU (R66).
@@ -142,7 +129,8 @@ pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Erro
 
 /// Whether `data` is an address that a byte offset can be added to.
 pub(crate) fn has_addresses(device: DLDevice) -> bool {
-    device.device_type == kDLCPU || kind_of(device.device_type).is_some_and(|kind| kind.address)
+    device.device_type == kDLCPU
+        || kind_of(device.device_type).is_some_and(|(.., address)| *address)
 }
 
 /// Whether the CPU can read the memory at its address: host memory, pinned or not.
@@ -165,9 +153,7 @@ pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match (self.0, kind_of(self.0.device_type)) {
                 (CPU, _) => f.write_str("cpu"),
-                (device, Some(kind)) => {
-                    write!(f, "{}:{}", kind.name, device.device_id)
-                }
+                (device, Some((_, name, _))) => write!(f, "{name}:{}", device.device_id),
                 (device, None) => write!(f, "{}:{}", device.device_type.0, device.device_id),
             }
         }
@@ -180,7 +166,7 @@ fn parse(text: &str) -> Option<DLDevice> {
     let (name, id) = text.split_once(':').unwrap_or((text, "0"));
     let number = || canonical(name).map(DLDeviceType);
     let device_type = match kind_named(name) {
-        Some(kind) => kind.device_type,
+        Some((device_type, ..)) => *device_type,
         None => number().filter(|&number| kind_of(number).is_none())?,
     };
     let device = of(device_type, canonical(id)?);
@@ -222,7 +208,7 @@ pub(crate) fn to_tuple<'py>(py: Python<'py>, device: DLDevice) -> PyResult<Bound
 }
 
 fn names() -> Vec<&'static str> {
-    KINDS.iter().map(|kind| kind.name).collect()
+    KINDS.iter().map(|(_, name, _)| *name).collect()
 }
 
 /// What to pass in place of `spec`, as the end of a message; empty if it names nothing that dlx knows.

@@ -46,8 +46,9 @@ impl Device {
                 return checked(kind.extract().map_err(refused)?, id);
             };
             let name = name.to_cow()?;
-            let named = kind_named(&name).ok_or_else(|| no_name(&kind, "device type", false))?;
-            checked(named.device_type.0, id)
+            let (named, ..) =
+                kind_named(&name).ok_or_else(|| no_name(&kind, "device type", false))?;
+            checked(named.0, id)
         } else if let Some(device) = foreign(spec)? {
             Ok(device)
         } else {
