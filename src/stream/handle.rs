@@ -128,15 +128,8 @@ pub(crate) struct Stream {
     /// one (H8).
     context: Option<Context>,
     owner: Option<Arc<PythonOwner>>,
-    verified: Verified,
-}
-
-/// Whether a stream is known to belong to its device. As wide as a word: what lies between fields is slow to move.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-enum Verified {
-    No,
-    Yes,
+    /// Whether it is known to belong to its device.
+    is_verified: bool,
 }
 
 /// A stream, without keeping alive what keeps it alive.
@@ -169,11 +162,7 @@ impl Stream {
             thread: is_thread.then(|| thread::current().id()),
             context: if is_default { context(device) } else { None },
             owner: owner.map(Arc::new),
-            verified: if is_default {
-                Verified::Yes
-            } else {
-                Verified::No
-            },
+            is_verified: is_default,
             ..Self::plain(handle, device)
         }
     }
@@ -186,7 +175,7 @@ impl Stream {
             thread: None,
             context: None,
             owner: None,
-            verified: Verified::Yes,
+            is_verified: true,
         }
     }
 
@@ -216,7 +205,7 @@ impl Stream {
     pub(crate) fn on(self, device: DLDevice) -> Self {
         Self {
             device,
-            verified: Verified::Yes,
+            is_verified: true,
             ..self
         }
     }
@@ -229,7 +218,7 @@ impl Stream {
 
     /// Whether the stream is known to belong to its device: the driver was asked, or the handle is a special one.
     pub(crate) fn is_verified(&self) -> bool {
-        self.verified == Verified::Yes
+        self.is_verified
     }
 
     /// The handle in DLPack's numbering.

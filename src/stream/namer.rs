@@ -64,10 +64,8 @@ impl Namer {
     /// The stream that is named for `device` now; `None` if what named it is gone.
     pub(crate) fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<Option<Stream>> {
         match self {
-            Self::Library(work_stream) => {
-                let handle = work_stream.get(py, device)?;
-                Ok(Some(Stream::of_table(handle, device)))
-            }
+            _ if !self.is_there() => Ok(None),
+            Self::Library(work_stream) => Library::Table(*work_stream).stream(py, device),
             Self::Object(object) => match object.upgrade() {
                 // It runs Python code, so PyO3 has to count the attachment.
                 Some(object) => {
@@ -76,13 +74,11 @@ impl Namer {
                 }
                 None => Ok(None),
             },
-            Self::Tensor(_, stream) if self.is_there() => Ok(stream.upgrade()),
-            Self::Tensor(..) => Ok(None),
-            Self::Class(class) if class.is_there() => {
+            Self::Tensor(_, stream) => Ok(stream.upgrade()),
+            Self::Class(class) => {
                 let handle = class.stream(py, device)?;
                 Ok(Some(Stream::of_table(handle, device)))
             }
-            Self::Class(_) => Ok(None),
             Self::Set => Ok(set(device)),
             Self::Nobody => Ok(Some(Stream::default(device))),
         }

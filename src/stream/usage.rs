@@ -117,13 +117,8 @@ impl Producer {
     pub(crate) fn now(&self) -> Option<Stream> {
         let ask = |py: Python<'_>| {
             let _pending = Pending::save(py);
-            let named = match &self.library {
-                Library::Table(_) => self.library.stream(py, self.then.device()),
-                // It runs Python code, so PyO3 must count the attachment.
-                Library::Interface(_) => {
-                    Python::attach(|py| self.library.stream(py, self.then.device()))
-                }
-            };
+            // An interface runs Python code, so PyO3 must count the attachment.
+            let named = Python::attach(|py| self.library.stream(py, self.then.device()));
             named.unwrap_or_else(|error| {
                 unseen(error);
                 None
