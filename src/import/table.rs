@@ -21,17 +21,6 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::{caused, is_urgent};
 
-/// Rung 1: the table, which neither moves nor orders. dlx orders by the driver, or asks `__dlpack__` without one; moves
-/// are asked of `__dlpack__` first, except for a compact copy to the host.
-pub(super) fn from_table(
-    x: &Bound<'_, PyAny>,
-    table: Table,
-    guards: Option<torch::Guards>,
-    request: &Request<'_, '_>,
-) -> PyResult<Snapshot> {
-    import(x, table.export(x), table, guards, request)
-}
-
 /// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs. `request` asks neither for a
 /// copy nor for a device other than the CPU, and for nothing unless `ASKED`.
 ///
@@ -45,8 +34,13 @@ pub(crate) fn fast<const ASKED: bool>(
 ) -> PyResult<Snapshot> {
     match guards {
         Some(guards) => fast_torch::<ASKED>(x, table, guards, request),
-        _ => match table.export(x) {
-            Ok(managed) if !ASKED && is_on_cpu(&managed) => by_rules(x, managed, guards),
+        None => match table.export(x) {
+            Ok(managed)
+                if !ASKED
+                    && (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU) =>
+            {
+                by_rules(x, managed, None)
+            }
             export => slow(x, export, table, guards, request),
         },
     }
@@ -94,11 +88,6 @@ pub(crate) fn fast_on_cpu(
     checked.transpose()
 }
 
-#[inline(always)]
-fn is_on_cpu(managed: &ManagedVersioned) -> bool {
-    (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
-}
-
 /// As [`fast`], for cases that may run Python code.
 #[inline(never)]
 fn slow(
@@ -114,8 +103,9 @@ fn slow(
     })
 }
 
-/// Imports the `export` of a table, or falls back to the protocol.
-fn import(
+/// Rung 1: the table, which neither moves nor orders. dlx orders by the driver, or asks `__dlpack__` without one; moves
+/// are asked of `__dlpack__` first, except for a compact copy to the host.
+pub(super) fn import(
     x: &Bound<'_, PyAny>,
     export: PyResult<ManagedVersioned>,
     table: Table,
@@ -165,8 +155,9 @@ fn refused(
     if !error.is_instance_of::<PyBufferError>(py) {
         return Err(torch::explain(guards.is_some(), x, error));
     }
-    let by_protocol = instead_of_table(x, guards, request, || error.clone_ref(py));
-    by_protocol.map_err(|other| {
+    let by_protocol = from_protocol(x, guards.map(torch::TorchClass::Plain), request);
+    let found = by_protocol.and_then(|found| found.ok_or_else(|| error.clone_ref(py)));
+    found.map_err(|other| {
         // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
         match other.is_instance_of::<PyAttributeError>(py) {
             true => caused(py, error, other),
@@ -227,7 +218,8 @@ fn stays(
         return finish(x.py(), snapshot, request);
     }
     let what = "order streams without a driver (stream=-1 skips this)";
-    instead_of_table(x, guards, request, || cannot(here, what))
+    let by_protocol = from_protocol(x, guards.map(torch::TorchClass::Plain), request)?;
+    by_protocol.ok_or_else(|| cannot(here, what))
 }
 
 #[cold]
@@ -310,14 +302,4 @@ fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult
         library: Library::Table(work_stream),
         then: Stream::of_table(work_stream.get(py, here)?, here),
     })
-}
-
-/// Rung 4 for an object with a table; raises `error`, the reason why the table does not do, if it has no `__dlpack__`.
-fn instead_of_table(
-    x: &Bound<'_, PyAny>,
-    guards: Option<torch::Guards>,
-    request: &Request<'_, '_>,
-    error: impl FnOnce() -> PyErr,
-) -> PyResult<Snapshot> {
-    from_protocol(x, guards.map(torch::TorchClass::Plain), request)?.ok_or_else(error)
 }

@@ -163,7 +163,11 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Op
     if is_inside {
         return Ok(Some(snapshot));
     }
-    let again = || held(x, table)?.ok_or_else(|| lends_nothing(x));
+    let again = || {
+        let mut room = MaybeUninit::uninit();
+        let view = table.view(x, &mut room)?;
+        view.ok_or_else(|| lends_nothing(x))?.snapshot()
+    };
     torch::settled(guards, x, again).map(Some)
 }
 
@@ -184,13 +188,6 @@ fn exported(x: &Bound<'_, PyAny>, table: &Table, guards: Option<&Guards>) -> PyR
 fn library(table: &Table, device: DLDevice) -> Option<Library> {
     let work_stream = table.work_stream.filter(|_| stream::has_streams(device));
     work_stream.map(Library::Table)
-}
-
-/// A snapshot of the view that the table lends.
-fn held(x: &Bound<'_, PyAny>, table: &Table) -> PyResult<Option<Snapshot>> {
-    let mut room = MaybeUninit::uninit();
-    let view = table.view(x, &mut room)?;
-    view.map(|view| view.snapshot()).transpose()
 }
 
 /// Imports without order if `__cuda_array_interface__` names the stream, else for the stream of the block.
