@@ -5,7 +5,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyModule, PyString, PyType};
+use pyo3::types::{PyDict, PyModule, PyType};
 
 use crate::cpython::call::{attribute, call_with};
 
@@ -29,17 +29,18 @@ pub(crate) fn array_type<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'
         intern!(py, "array"),
     ];
     // What is loaded comes first: a lazy namespace is slow to say that it lacks a name.
-    if let Some(known) = attribute(namespace, intern!(py, "__dict__"))?
-        && let Ok(known) = known.cast_into::<PyDict>()
-    {
-        let known = |name| Ok(known.get_item(name)?.and_then(class));
-        if let Some(found) = first(&names, known)? {
-            return Ok(found);
+    let known = attribute(namespace, intern!(py, "__dict__"))?;
+    if let Some(Ok(known)) = known.map(Bound::cast_into::<PyDict>) {
+        for name in names {
+            if let Some(found) = known.get_item(name)?.and_then(class) {
+                return Ok(found);
+            }
         }
     }
-    let named = |name| Ok(attribute(namespace, name)?.and_then(class));
-    if let Some(found) = first(&names, named)? {
-        return Ok(found);
+    for name in names {
+        if let Some(found) = attribute(namespace, name)?.and_then(class) {
+            return Ok(found);
+        }
     }
     if let Some(empty) = attribute(namespace, intern!(py, "empty"))?
         && empty.is_callable()
@@ -59,19 +60,6 @@ pub(crate) fn array_type<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'
     Err(PyTypeError::new_err(format!(
         "{name} has no array type; expected one called Tensor, ndarray, Array, array, or a function empty; {hint}"
     )))
-}
-
-/// The first class that `get` finds by one of these names.
-fn first<'a, 'py>(
-    names: &[&'a Bound<'py, PyString>],
-    get: impl FnMut(&'a Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyType>>>,
-) -> PyResult<Option<Bound<'py, PyType>>> {
-    names
-        .iter()
-        .copied()
-        .map(get)
-        .find_map(Result::transpose)
-        .transpose()
 }
 
 fn class(found: Bound<'_, PyAny>) -> Option<Bound<'_, PyType>> {
