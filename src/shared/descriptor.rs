@@ -1,6 +1,6 @@
 //! Descriptors that the kernel returns, each owned at once.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_int};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
@@ -16,6 +16,14 @@ pub(crate) fn owned(returned: RawFd) -> io::Result<OwnedFd> {
         // SAFETY: callers pass the result of a call that makes a descriptor, in the expression that makes it, so that
         // nobody else has it (S30).
         file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
+    }
+}
+
+/// The error of a call that returns -1 for one.
+pub(crate) fn done(returned: c_int) -> io::Result<()> {
+    match returned {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names of shared memory: small files, locked while their owner lives, and unlinked with it.
 
-use std::ffi::{CString, c_int};
+use std::ffi::CString;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::mem::zeroed;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use pyo3::prelude::*;
 
 use crate::cpython::fork::Lock;
-use crate::shared::descriptor::{c_path, open};
+use crate::shared::descriptor::{c_path, done, open};
 use crate::shared::os_error;
 
 /// A locked file, and its path once it has one.
@@ -112,12 +112,7 @@ fn lock(file: &File) -> io::Result<()> {
     asked.l_type = libc::F_WRLCK as _;
     asked.l_whence = libc::SEEK_SET as _;
     // SAFETY: the command takes a pointer to such a struct, which it reads.
-    let taken: c_int = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut asked) };
-    if taken == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut asked) })
 }
 
 /// Gives a file without a path one.
@@ -125,10 +120,7 @@ fn link(file: &File, path: &CString) -> io::Result<()> {
     let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
     // SAFETY: both paths end with a null byte.
-    match unsafe { libc::linkat(here, from.as_ptr(), here, path.as_ptr(), follow) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    done(unsafe { libc::linkat(here, from.as_ptr(), here, path.as_ptr(), follow) })
 }
 
 /// Unlinks the names of this process; in a child that has begun with a fork, closes the files of its parent's.

@@ -8,7 +8,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::shared::descriptor::owned;
+use crate::shared::descriptor::{done, owned};
 use crate::shared::os_error;
 
 /// Bytes that are written between two looks for signals, without the GIL.
@@ -38,14 +38,6 @@ pub(super) fn make(
     // SAFETY: `F_ADD_SEALS` takes a number.
     done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }).map_err(failed)?;
     Ok(file)
-}
-
-/// The error of a call that returns -1 for one.
-fn done(returned: c_int) -> io::Result<()> {
-    match returned {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }
 
 /// Writes these bytes.

@@ -19,7 +19,7 @@ use crate::cpython::modules::loaded_class;
 use crate::driver;
 
 /// An error that may have to be reported without Python (the allocator's `SetError`).
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Error {
     /// DLPack cannot describe it, or dlx does not accept it: `BufferError`.
     Refused(Cow<'static, str>),
@@ -44,14 +44,6 @@ pub(crate) struct Raised {
     message: String,
     error: Option<PyErr>,
 }
-
-impl PartialEq for Raised {
-    fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.message == other.message
-    }
-}
-
-impl Eq for Raised {}
 
 impl Raised {
     fn of(py: Python<'_>, error: &PyErr) -> Self {
