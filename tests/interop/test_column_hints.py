@@ -93,6 +93,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("pl.Series([b'\\x01\\x02'])", "bytes", [1, 2]),
     ("pl.DataFrame({'a': [1, 2], 'b': [0.5, 3]})", "several dtypes", [[1], [2]]),
     (
+        "pl.DataFrame({'name': pl.Series([[1, 2]], dtype=pl.Array(pl.Int64, 2))})",
+        "Array(Int64, shape=(2,))",
+        [[1, 2]],
+    ),
+    (
         "pl.DataFrame({'a': [1, None], 'b': [2, 3]})",
         "numbers and nulls",
         [[1, 2], [7, 3]],

@@ -24,8 +24,8 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
     None if it does not: pandas makes NaN, and so floats, of what is missing. Without
     ``dtype``, ``x`` is a table, whose columns have one.
     """
-    name = type_name(type(x))
-    if dtype is None:
+    name, is_table = type_name(type(x)), dtype is None
+    if is_table:
         columns = elements.of_table(x)
         if not columns:
             return None
@@ -39,10 +39,12 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
             return f"{name} has {words}; expected numbers"
         if made.kind in "Of" and misses(x):
             return _missing(x)
+        said = f"the dtype {dtype}, and the array that it makes of itself has {made}"
+        if is_table and made.kind == "O":  # with columns of rows
+            return f"{name} has {said}; pass x[name], one column"
         return (
-            f"{name} has the dtype {dtype}, and the array that it makes of itself has "
-            f"{made}; pass x.to_numpy(dtype) or numpy.asarray(x, dtype) with the dtype "
-            "that is meant"
+            f"{name} has {said}; pass x.to_numpy(dtype) or numpy.asarray(x, dtype) "
+            "with the dtype that is meant"
         )
     if _has_nulls(dtype) and misses(x):
         return _missing(x)
