@@ -309,3 +309,16 @@ def test_an_exception_of_the_function_passes_as_it_is() -> None:
     assert not hasattr(error, "__notes__")
     last = traceback.extract_tb(error.__traceback__)[-1]
     assert (last.name, last.line) == ("fail", "raise error")
+
+
+def test_a_result_that_the_callers_library_lacks_is_advised_to_have_a_type() -> None:
+    """JAX narrows float64, which `convert` refuses; the advice works."""
+    jnp = requires("jax").numpy
+
+    def mean(x: Any) -> Any:
+        return np.float64(x).mean(keepdims=True)
+
+    with pytest.raises(BufferError) as refused:
+        dlx.bridge(np.ndarray)(mean)(jnp.ones(3))
+    assert refused.value.__notes__[-1].startswith("result= of dlx.bridge names another")
+    assert dlx.bridge(np.ndarray, result=np.ndarray)(mean)(jnp.ones(3)).dtype == "f8"

@@ -145,6 +145,8 @@ class _Arguments:
             return map_tree(leaf, value, way=way)
         except Exception as error:
             self.note(error, None, path(way))
+            if self.result is None:
+                error.add_note("result= of dlx.bridge names another type for results")
             raise
 
     def argument(
