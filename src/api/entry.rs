@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, c_int};
 use std::mem::transmute;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use pyo3::exceptions::PyTypeError;
@@ -49,6 +50,35 @@ pub(super) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
         None => Err(PyTypeError::new_err(
             "the function is not called with METH_FASTCALL | METH_KEYWORDS",
         )),
+    }
+}
+
+/// A builtin function with the calling convention of an entry.
+pub(super) struct Builtin<'a, 'py> {
+    function: &'a Bound<'py, PyAny>,
+    behind: Function,
+    receiver: *mut ffi::PyObject,
+}
+
+impl<'a, 'py> Builtin<'a, 'py> {
+    pub(super) fn of(function: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        let behind = behind(function)?;
+        // SAFETY: attached, with what `behind` knows to be a builtin function.
+        let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
+        Ok(Self {
+            function,
+            behind,
+            receiver,
+        })
+    }
+
+    /// Calls the function.
+    pub(super) fn call(&self, arguments: [&Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
+        let arguments = arguments.map(Bound::as_ptr);
+        // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
+        let made = unsafe { (self.behind)(self.receiver, arguments.as_ptr(), 2, null_mut()) };
+        // SAFETY: a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(self.function.py(), made) }
     }
 }
 

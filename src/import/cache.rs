@@ -170,8 +170,6 @@ pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
 
 /// How to import `x`, by reference: into the cache, or into `room` for a type that is not cached.
 ///
-/// The thread need not be attached through PyO3.
-///
 /// # Errors
 ///
 /// As for [`way`].
@@ -179,13 +177,30 @@ pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
 pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
     match remembered(x) {
         Some(way) => Ok(way),
-        // This runs Python code.
-        None => Python::attach(|_| {
-            Ok(match decided(x)? {
-                Some(way) => room.insert(way),
-                None => &Way::Undecided,
-            })
+        // Before the metaclass is asked, which may take long.
+        None if adapters::is_column(x)? => Ok(&Way::Column),
+        None => Ok(match decided(x)? {
+            Some(way) => room.insert(way),
+            None => &Way::Undecided,
         }),
+    }
+}
+
+/// As [`way_in`], for a thread that PyO3 need not count as attached.
+#[inline(always)]
+pub(crate) fn way_uncounted<'a>(
+    room: &'a mut Option<Way>,
+    x: &Bound<'_, PyAny>,
+) -> PyResult<&'a Way> {
+    #[cold]
+    #[inline(never)]
+    fn found<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
+        // This runs Python code.
+        Python::attach(|_| way_in(room, x))
+    }
+    match remembered(x) {
+        Some(way) => Ok(way),
+        None => found(room, x),
     }
 }
 
@@ -193,10 +208,6 @@ pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyR
 #[inline(never)]
 fn decided(x: &Bound<'_, PyAny>) -> PyResult<Option<Way>> {
     let class = x.get_type();
-    // Before the metaclass is asked, which may take long.
-    if adapters::is_column(x)? {
-        return Ok(Some(Way::Column));
-    }
     if is_mixin(&class) {
         return Ok(Some(Way::Mixin));
     }

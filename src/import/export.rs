@@ -42,7 +42,7 @@ pub(crate) fn managed_tensor(
     x: &Bound<'_, PyAny>,
     consumer: &dyn Consumer,
 ) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
-    match cache::way_in(&mut None, x)? {
+    match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, guards) => from_table(x, table, guards.as_ref(), consumer),
         Way::Numpy => Ok((numpy::export(x)?, None)),
         Way::Tensor => Ok((ordered(x, consumer)?.export(false)?, None)),

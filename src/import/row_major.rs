@@ -119,17 +119,23 @@ pub(crate) fn held<'py>(
 /// Those of the library, but for `BufferError`.
 #[inline(always)]
 pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    let found = match cache::table(x) {
+    of_row_major(x).or_else(
+        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
+            true => {
+                // `lend` may export it.
+                unseen(error);
+                Ok(None)
+            }
+            false => Err(error),
+        },
+    )
+}
+
+#[inline(always)]
+fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
+    match cache::table(x) {
         Some((table, guards)) => row_major_of_table(x, table, guards),
         None => row_major_of_other(x),
-    };
-    match found {
-        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
-            // `lend` may export it.
-            unseen(error);
-            Ok(None)
-        }
-        found => found,
     }
 }
 
@@ -144,7 +150,7 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
         return Ok(None);
     }
     let mut room = None;
-    let Way::Table(table, guards) = cache::way_in(&mut room, x)? else {
+    let Way::Table(table, guards) = cache::way_uncounted(&mut room, x)? else {
         return Ok(None);
     };
     let found = row_major_of_table(x, table, guards.as_ref())?;

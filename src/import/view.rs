@@ -36,7 +36,7 @@ pub(crate) fn dl_tensor(
     x: &Bound<'_, PyAny>,
     consumer: &dyn Consumer,
 ) -> PyResult<(DLTensor, Option<WorkStream>)> {
-    match cache::way_in(&mut None, x)? {
+    match cache::way_uncounted(&mut None, x)? {
         Way::Table(table, guards) => from_table(x, table, guards.as_ref()),
         Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
         Way::Tensor => {

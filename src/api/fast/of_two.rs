@@ -49,30 +49,9 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
         true => unsafe { is_like_alone(keywords) },
     };
     if count == 2 && is_usual {
-        let body = || {
-            // SAFETY: the caller's promise.
-            let py = unsafe { Python::assume_attached() };
-            let made = counted(py, || {
-                // SAFETY: exactly two arguments, which the caller holds.
-                let [x, y] = unsafe { arguments.cast::<[*mut ffi::PyObject; 2]>().read() };
-                // SAFETY: a live object.
-                let x = unsafe { Borrowed::from_ptr(py, x) };
-                // SAFETY: as above.
-                let y = unsafe { Borrowed::from_ptr(py, y) };
-                if !F::LIKE {
-                    return F::call(&x, &y, None);
-                }
-                // SAFETY: the value of `like` comes after the two arguments.
-                let like = unsafe { arguments.add(2) };
-                // SAFETY: as above.
-                let like = unsafe { like.read() };
-                // SAFETY: a live object, which the caller holds.
-                let like = unsafe { Borrowed::from_ptr(py, like) };
-                F::call(&x, &y, Some(&like))
-            });
-            Some(made.map_or_else(raised, Bound::into_ptr))
-        };
-        if let Some(made) = guard(body, |_| None) {
+        // SAFETY: attached, with exactly two arguments, and with `like` after them if `LIKE`, which the caller holds.
+        let made = guard(|| Some(unsafe { made_of_two::<F>(arguments) }), |_| None);
+        if let Some(made) = made {
             return made;
         }
     }
@@ -96,4 +75,34 @@ unsafe fn is_like_alone(keywords: *mut ffi::PyObject) -> bool {
     };
     let first = keywords.get_borrowed_item(0);
     keywords.len() == 1 && first.is_ok_and(|first| first.is(intern!(py, "like")))
+}
+
+/// What `F` makes of its arguments, or NULL with an exception.
+///
+/// # Safety
+///
+/// Attached, with two live arguments, and a third if `LIKE`.
+#[inline(always)]
+unsafe fn made_of_two<F: OfTwo>(arguments: *const *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    let made = counted(py, || {
+        // SAFETY: the caller's promise.
+        let [x, y] = unsafe { arguments.cast::<[*mut ffi::PyObject; 2]>().read() };
+        // SAFETY: the caller's promise.
+        let x = unsafe { Borrowed::from_ptr(py, x) };
+        // SAFETY: the caller's promise.
+        let y = unsafe { Borrowed::from_ptr(py, y) };
+        if !F::LIKE {
+            return F::call(&x, &y, None);
+        }
+        // SAFETY: the caller's promise.
+        let like = unsafe { arguments.add(2) };
+        // SAFETY: as above.
+        let like = unsafe { like.read() };
+        // SAFETY: the caller's promise.
+        let like = unsafe { Borrowed::from_ptr(py, like) };
+        F::call(&x, &y, Some(&like))
+    });
+    made.map_or_else(raised, Bound::into_ptr)
 }
