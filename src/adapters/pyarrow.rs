@@ -16,7 +16,8 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_foreign(x.py(), x.get_type_ptr()) {
         Ok(())
     } else {
-        of_unknown(x)
+        // It may be of Arrow's canonical type of tensors.
+        python(x.py(), "dlx._libraries.arrow", "check", (x,)).map(drop)
     }
 }
 
@@ -24,11 +25,4 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[inline(always)]
 pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
     is_in_type(class, intern!(py, "from_storage")) == Some(false)
-}
-
-/// As [`check`], for what may be of Arrow's canonical type of tensors.
-#[cold]
-#[inline(never)]
-fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    python(x.py(), "dlx._libraries.arrow", "check", (x,)).map(drop)
 }

@@ -121,16 +121,10 @@ pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();
     match base(&class)? {
         Some(_) if !TENSOR.get(x.py()).is_some_and(|tensor| class.is(tensor)) => {
-            refuses_all_else(x)
+            python(x.py(), TORCH, "only_exports", (x,))?.extract()
         }
         _ => Ok(false),
     }
-}
-
-#[cold]
-#[inline(never)]
-fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    python(x.py(), TORCH, "only_exports", (x,))?.extract()
 }
 
 /// How to read tensors of `class`, if it is torch's; does not import torch.

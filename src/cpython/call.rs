@@ -88,12 +88,11 @@ pub(crate) fn has(x: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<
 pub(crate) fn answer<'py>(
     x: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
-    keyword: Option<Keyword<'_, 'py>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     if !has(x, name)? {
         return Ok(None);
     }
-    match call_method(x, name, keyword) {
+    match call_method_with(x, name, &[]) {
         // An instance may hide an attribute of its type.
         Err(error)
             if error.is_instance_of::<PyAttributeError>(x.py())
@@ -108,23 +107,19 @@ pub(crate) fn answer<'py>(
 /// The single keyword argument of a call: a tuple with its name, and its value.
 pub(crate) type Keyword<'a, 'py> = (&'a Bound<'py, PyTuple>, &'a Bound<'py, PyAny>);
 
-/// Calls the method `name` of a producer.
+/// Calls the method `name` of a producer with one keyword.
 #[inline]
 pub(crate) fn call_method<'py>(
     x: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
-    keyword: Option<Keyword<'_, 'py>>,
+    (names, value): Keyword<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let vectorcall = there(functions().vectorcall_method)?;
-    let (names, value) = match keyword {
-        Some((names, value)) => (names.as_ptr(), value.as_ptr()),
-        None => (null_mut(), null_mut()),
-    };
-    let mut arguments = [x.as_ptr(), value];
+    let mut arguments = [x.as_ptr(), value.as_ptr()];
     let (arguments, count) = (arguments.as_mut_ptr(), 1 | ARGUMENTS_OFFSET);
     // SAFETY: the name, the receiver and one value per keyword are live, the thread is attached, and the array is a
     // local that may be written to.
-    let result = unsafe { vectorcall(name.as_ptr(), arguments, count, names) };
+    let result = unsafe { vectorcall(name.as_ptr(), arguments, count, names.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(x.py(), result) }
 }

@@ -126,18 +126,12 @@ impl Table {
     /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
     #[inline(always)]
     pub(crate) fn export(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-        if let Some(guard) = self.guard {
-            Python::attach(|_| guard(object, true))?;
-        }
-        self.export_unguarded(object)
+        self.exported(object, true)
     }
 
     /// As [`Self::export`], for a kernel, which records no gradients.
     pub(crate) fn export_to_kernel(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-        if let Some(guard) = self.guard {
-            Python::attach(|_| guard(object, false))?;
-        }
-        self.export_unguarded(object)
+        self.exported(object, false)
     }
 
     /// Whether a view says all that matters to a reader of elements of whole bytes: no object has to be checked, and no flag
@@ -148,7 +142,14 @@ impl Table {
     }
 
     #[inline(always)]
-    fn export_unguarded(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
+    fn exported(
+        &self,
+        object: &Bound<'_, PyAny>,
+        gradients_matter: bool,
+    ) -> PyResult<ManagedVersioned> {
+        if let Some(guard) = self.guard {
+            Python::attach(|_| guard(object, gradients_matter))?;
+        }
         let mut out = null_mut();
         // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
         let code = unsafe { (self.from_py)(object.as_ptr().cast(), &mut out) };

@@ -271,7 +271,7 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
 /// As [`fn@device`], for an object that has passed the checks.
 fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
-    let answer = answer(x, name, None).map_err(|error| {
+    let answer = answer(x, name).map_err(|error| {
         let kind = torch::kind(&x.get_type()).unwrap_or(None);
         torch::explain(kind.is_some(), x, failed(x, error))
     })?;

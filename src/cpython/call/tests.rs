@@ -29,16 +29,19 @@ fn a_method_answers_what_a_call_of_pyo3_answers() -> PyResult<()> {
             PyTuple::new(py, ["key"])?,
             PyTuple::new(py, [3])?.into_any(),
         );
-        for keyword in [None, Some((&names, &value))] {
-            let keywords = keyword.map(|_| [("key", &value)].into_py_dict(py));
-            let keywords = keywords.transpose()?;
-            let called = |name| x.call_method(name, (), keywords.as_ref());
+        let keywords = [("key", &value)].into_py_dict(py)?;
+        let ours = |name, keyword| match keyword {
+            true => call_method(&x, name, (&names, &value)),
+            false => call_method_with(&x, name, &[]),
+        };
+        for keyword in [false, true] {
+            let called = |name| x.call_method(name, (), keyword.then_some(&keywords));
             let name = intern!(py, "both");
-            let answer = call_method(&x, name, keyword)?;
-            assert_eq!(answer.len()?, keyword.iter().len());
+            let answer = ours(name, keyword)?;
+            assert_eq!(answer.len()?, usize::from(keyword));
             assert!(answer.eq(called(name)?)?);
             for name in [intern!(py, "fails"), intern!(py, "missing")] {
-                let texts = [call_method(&x, name, keyword), called(name)]
+                let texts = [ours(name, keyword), called(name)]
                     .map(|answer| answer.map_or_else(|error| error.to_string(), |_| String::new()));
                 assert!(!texts[0].is_empty() && texts[0] == texts[1]);
             }

@@ -151,7 +151,7 @@ impl<'py> Question<'_, 'py> {
 #[inline(always)]
 pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
     let keyword = max_version(x.py())?;
-    match call_method(x, intern!(x.py(), "__dlpack__"), Some(keyword)) {
+    match call_method(x, intern!(x.py(), "__dlpack__"), keyword) {
         Ok(answer) => of_answer(x, answer),
         Err(error) => Question::default().call_again(x, error),
     }
