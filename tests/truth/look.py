@@ -36,7 +36,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     # What the array interface cannot describe: NumPy goes on to `__array__`.
     (AttributeError, "a Python buffer (requires memory on|cannot describe) "),
     # In the place of a tensor to write to.
-    (TypeError, "^it is a scalar of NumPy; pass a tensor$"),
+    (TypeError, "^it is (a scalar of NumPy|an instance of .*); pass a tensor$"),
     # A bridge cannot return a class that only exports tensors.
     (TypeError, "cannot be made from a tensor: (it has no exchange|its library makes)"),
     # Scalars that are asked for their buffer.
