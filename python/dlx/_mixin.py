@@ -192,6 +192,13 @@ def _check_pickle(cls: type) -> None:
             )
 
 
+def _array_base(cls: type) -> str | None:
+    """Return the name of the array class of another library that ``cls`` is, if any."""
+    others = (base for base in cls.__mro__ if not issubclass(base, ExchangeMixin))
+    names = (_core.type_name(base) for base in others if "__dlpack__" in vars(base))
+    return next(names, None)
+
+
 # If this module runs again, this returns the existing class.
 @_core.mixin
 class ExchangeMixin:
@@ -250,6 +257,14 @@ class ExchangeMixin:
     @classmethod
     def __dlx_import__(cls, tensor: Tensor) -> Self:
         """Build an instance over ``tensor``; the default calls ``cls(tensor)``."""
+        of_c = cls.__new__ is not object.__new__ and not hasattr(
+            cls.__new__, "__code__"
+        )
+        if of_c and (base := _array_base(cls)):
+            raise TypeError(
+                f"{cls.__qualname__} is a {base}, which reads a tensor as a shape or a "
+                "list; define a class method, def __dlx_import__(cls, tensor)"
+            )
         try:
             return cls(tensor)  # type: ignore[call-arg]
         except TypeError as error:

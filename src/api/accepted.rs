@@ -6,7 +6,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList};
 
-use crate::abi::{DLDataType, DLDataTypeCode, kDLComplex};
+use crate::abi::{
+    DLDataType, DLDataTypeCode, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, kDLComplex,
+};
 use crate::tensor::memory::ALIGNMENT;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -56,8 +58,9 @@ impl Accepted {
 
     /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
     pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
-        let accepted = self.dtypes[index];
-        self.is_aligned(index, address) && accepted.is_none_or(|accepted| accepted == dtype)
+        // Narrow elements may be padded to bytes.
+        let is_it = |accepted| accepted == dtype && dtype.bits >= 8;
+        self.is_aligned(index, address) && self.dtypes[index].is_none_or(is_it)
     }
 
     /// Whether a kernel can read elements from this address: those of a named dtype as its C type.
@@ -99,6 +102,13 @@ impl Accepted {
                 "the tensor is of {}, and dtype accepts {name}; {}",
                 dtype::name(meta.dtype),
                 remedy(&cast),
+            )));
+        }
+        if self.dtypes[index].is_some() && snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
+        {
+            return Err(Error::refused(format!(
+                "each element of {} is padded to a byte, and dtype accepts packed ones",
+                dtype::name(meta.dtype)
             )));
         }
         if self.contiguous && !snapshot.is_row_major() {

@@ -206,6 +206,7 @@ fn make<'py>(
     if is_one && asked.is_met_by(x)? && (x.get_type().is(class) || !torch::only_exports(x)?) {
         return Ok(x.clone());
     }
+    let is_copied = asked.copy == Some(true) && asked.device.is_none();
     match &target.via {
         Via::Tensor => {
             let request = Request {
@@ -218,6 +219,10 @@ fn make<'py>(
                 trace::converted(&made, x, class.as_any());
             }
             Ok(made.into_any())
+        }
+        // The attributes of a subclass are NumPy's to carry over.
+        Via::Numpy if is_one && is_copied && !numpy::is_class(class.as_any()) => {
+            x.call_method0(intern!(py, "copy"))
         }
         Via::Numpy => {
             let array = deliver::to_numpy(x, class.as_any(), asked)?;

@@ -80,7 +80,7 @@ impl Tensor {
 #[inline(never)]
 fn ended() -> PyErr {
     PyBufferError::new_err(
-        "the tensor was lent for a call or a `with` block that has ended; use dlx.from_dlpack for a tensor that outlives it",
+        "the tensor was lent for a call or a `with` block that has ended; keep x[...] in its place, which outlives it",
     )
 }
 

@@ -107,6 +107,8 @@ pub(crate) fn element_strides(
     strides: &[i64],
     item: i64,
 ) -> Result<Vec<i64>, Error> {
+    // Elements without bytes are none: their dtype is refused.
+    let item = item.max(1);
     let mut steps = shape.iter().zip(strides);
     let odd = steps.any(|(&extent, &stride)| extent > 1 && stride % item != 0);
     if odd && !shape.contains(&0) {

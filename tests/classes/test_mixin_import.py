@@ -22,6 +22,7 @@ from support.dlpack_abi import (
 from support.dlx_producers import ERRORS, ByMethod, Failure, Stored, with_hook
 from support.fake_producers import Producer
 from support.libc import heap_in_use, needs_heap_in_use
+from support.optional_libraries import requires
 
 
 def to_object(owner: Any, address: int) -> Any:
@@ -211,3 +212,35 @@ def test_imports_that_fail_leak_nothing(answer: Any) -> None:
 
     before = used_after(500)
     assert used_after(5000) - before < 5000 * 16
+
+
+@pytest.mark.parametrize("base", ["numpy.ndarray", "torch.Tensor"])
+@pytest.mark.parametrize("new", [None, "__init__", "__new__"])
+def test_an_array_class_of_another_library_needs_an_import(base: str, new: Any) -> None:
+    """Its own constructor takes a tensor for a shape, or casts it."""
+    module, _, name = base.partition(".")
+    kind = getattr(requires(module), name)
+    import_array = requires(module).asarray
+
+    def made(cls: Any, x: Any) -> Any:
+        array = import_array(np.from_dlpack(x))
+        if module == "numpy":
+            return array.view(cls)
+        return array.as_subclass(cls)
+
+    export = {"__dlx_export__": lambda self: self}
+    if module == "numpy":
+        export = {"__dlx_export__": lambda self: self.view(np.ndarray)}
+    own: dict[str, Any] = {} if new is None else {new: lambda self, x: None}
+    if new == "__new__":
+        own = {"__new__": made}
+    cls: Any = type("Own", (kind, dlx.ExchangeMixin), {**export, **own})
+    if new == "__new__":
+        assert cls.from_dlpack(np.array([2, 3])).tolist() == [2, 3]
+        return
+    with pytest.raises(
+        TypeError, match=r"Own is a .*, which reads a tensor as a shape"
+    ):
+        cls.from_dlpack(np.array([2, 3]))
+    cls.__dlx_import__ = classmethod(made)
+    assert cls.from_dlpack(np.array([2, 3])).tolist() == [2, 3]

@@ -230,3 +230,36 @@ def test_pinned_memory_is_memory_of_the_cpu() -> None:
     ):
         assert array.ctypes.data == producer.data
         assert array.shape == tensor.shape
+
+
+class Labelled(np.ndarray):
+    """Carries a label over, as astropy's Quantity does its unit."""
+
+    label = ""
+
+    def __array_finalize__(self, other: Any) -> None:
+        """Take the label."""
+        self.label = getattr(other, "label", "")
+
+
+def test_a_copy_of_a_subclass_keeps_its_attributes() -> None:
+    """As a cast does; the memory is another."""
+    x = np.arange(3.0).view(Labelled)
+    x.label = "km"
+    made = dlx.convert(x, Labelled, copy=True)
+    assert (type(made), made.label, made.tolist()) == (Labelled, "km", [0, 1, 2])
+    assert not np.shares_memory(made, x)
+    assert dlx.convert(x, Labelled, dtype="float32").label == "km"
+
+
+@pytest.mark.parametrize("dtype", ["V0", []])
+@pytest.mark.parametrize("shape", [2, 0, (2, 0)])
+def test_elements_without_bytes_are_refused(dtype: Any, shape: Any) -> None:
+    """As of JAX's float0: no division by their size."""
+    x = np.zeros(shape, dtype)
+    for to in (np, dlx.Tensor):
+        for options in ({}, {"copy": True}, {"dtype": "float32"}):
+            if to is np and not options:
+                continue  # it is one already
+            with pytest.raises(BufferError, match="elements of type void"):
+                dlx.convert(x, to, **options)

@@ -131,6 +131,26 @@ CASES: list[tuple[str, str, Any]] = [
     ),
     ("pa.array([{'name': 1}])", "structs", [1]),
     ("pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int64()))", "maps", [1]),
+    (
+        "pa.array([[('a', 1)], None, [('b', 2)]], "
+        "pa.map_(pa.string(), pa.int64()))[1:]",
+        "maps",
+        [2],
+    ),
+    (
+        "pa.UnionArray.from_dense("
+        "pa.array([0, 0], pa.int8()), pa.array([0, 1], pa.int32()), "
+        "[pa.array([1, 2])])[1:]",
+        "unions",
+        [2],
+    ),
+    ("pd.array([[1, 2]], dtype=pd.ArrowDtype(pa.list_(pa.int64())))", "lists", [1, 2]),
+    (
+        "pd.Index([{'name': 1}], "
+        "dtype=pd.ArrowDtype(pa.struct([('name', pa.int64())])))",
+        "structs",
+        [1],
+    ),
     ("pa.array([pa.MonthDayNano([1, 2, 3])])", "calendar intervals", [[1, 2, 3]]),
     ("pa.RunEndEncodedArray.from_arrays([2, 3], [1, 2])", "runs", [1, 1, 2]),
     (

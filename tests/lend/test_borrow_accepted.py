@@ -112,6 +112,23 @@ def test_elements_of_a_named_dtype_are_aligned(dtype: str, name: str) -> None:
     assert launched(x) == dlx.from_dlpack(x).data_ptr
 
 
+def test_narrow_elements_that_are_padded_are_not_those_of_a_named_dtype() -> None:
+    """A kernel cannot tell them, and would touch twice the memory of packed ones."""
+    x = np.zeros(8, requires("ml_dtypes").int4)
+    memory = np.zeros(8, "u1")
+    packed = dlx.from_pointer(memory.ctypes.data, (8,), "int4", owner=memory)
+    launched: Any = dlx.launcher(lambda x: x, dtype="int4")
+    for padded in (x, dlx.from_dlpack(x)):
+        for use in (launched, lambda x: borrowed(x, dtype="int4")):
+            with pytest.raises(
+                BufferError, match="padded to a byte, and dtype accepts"
+            ):
+                use(padded)
+        assert borrowed(padded)
+    assert launched(packed) == memory.ctypes.data
+    assert borrowed(packed, dtype="int4") == ("int4",)
+
+
 @pytest.mark.parametrize("align", [0, -8, 3, 48])
 def test_an_alignment_is_a_power_of_two(align: int) -> None:
     """At the call."""

@@ -322,6 +322,31 @@ def test_it_calls_itself() -> None:
     assert recursive(X, 3) == (ADDRESS,) * 4
 
 
+@pytest.mark.parametrize("give", ["tensor", "block"])
+def test_what_the_message_names_outlives_the_call(give: str) -> None:
+    """A kernel's function may keep what it got."""
+    x, kept = np.arange(3.0), []
+
+    def keep(x: Any) -> None:
+        kept.extend([x, x[...]])
+
+    if give == "tensor":
+        launched: Any = dlx.launcher(keep, give="tensor")
+        launched(x)
+    else:
+        with dlx.borrow(x) as (view, _):
+            keep(view)
+    with pytest.raises(BufferError, match=r"has ended; keep x\[\.\.\.\] in its place"):
+        kept[0].tolist()
+    assert kept[1].tolist() == x.tolist()
+
+
+def test_an_out_that_is_no_name_is_named() -> None:
+    """At decoration."""
+    with pytest.raises(ValueError, match=r"out has 1\.5, which is no parameter"):
+        dlx.launcher(lambda x: x, out=1.5)  # type: ignore[call-overload]
+
+
 def test_none_may_be_said_for_no_out() -> None:
     """As of `borrow`."""
     launched: Any = dlx.launcher(lambda x: x, out=None)

@@ -242,6 +242,23 @@ class Reversed(Stored):
         return type(self)(tensor)
 
 
+class Compact(Stored):
+    """The import takes all memory for row-major."""
+
+    @classmethod
+    def __dlx_import__(cls, tensor: Any) -> Any:
+        """Ignore the strides."""
+        return cls(
+            dlx.from_pointer(
+                tensor.data_ptr,
+                tensor.shape,
+                tensor.dtype,
+                owner=tensor,
+                readonly=tensor.readonly,
+            )
+        )
+
+
 class Casting(Stored):
     """The import makes all numbers of the dtype that the class likes."""
 
@@ -258,7 +275,10 @@ class Dangling(Stored):
     def __dlx_import__(cls, tensor: Any) -> Any:
         """Take the address alone."""
         address, readonly = tensor.data_ptr, tensor.readonly
-        made = dlx.from_pointer(address, tensor.shape, tensor.dtype, readonly=readonly)
+        strides = tensor.strides
+        made = dlx.from_pointer(
+            address, tensor.shape, tensor.dtype, strides=strides, readonly=readonly
+        )
         return cls(made)
 
 
@@ -268,8 +288,13 @@ class Writable(Stored):
     @classmethod
     def __dlx_import__(cls, tensor: Any) -> Any:
         """Take the address and the owner alone."""
-        address = tensor.data_ptr
-        made = dlx.from_pointer(address, tensor.shape, tensor.dtype, owner=tensor)
+        made = dlx.from_pointer(
+            tensor.data_ptr,
+            tensor.shape,
+            tensor.dtype,
+            strides=tensor.strides,
+            owner=tensor,
+        )
         return cls(made)
 
 
@@ -364,6 +389,7 @@ ALONE: list[tuple[Any, str, str]] = [
     (forgetting("stream"), "a stream for memory on the CPU", "pass the keyword on"),
     (Raises, "a stream for memory on the CPU is a BufferError", "pass the keyword on"),
     (Reversed, "the tensor that it was given", "define the class method"),
+    (Compact, "from_dlpack reads strides", "tensor.strides"),
     (Casting, "from_dlpack changes no dtype", "for a dtype that the class has not"),
     (Dangling, "keeps the memory alive that it was made from", "owner="),
     (Writable, "read-only memory stays read-only", "readonly=tensor.readonly"),

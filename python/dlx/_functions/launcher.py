@@ -63,7 +63,7 @@ def launched(
                 "partial or a default, which dlx neither checks nor converts; pass it "
                 "in each call"
             )
-    parameters.write([out] if isinstance(out, (str, int)) else out or ())
+    parameters.write([out] if isinstance(out, (str, int, float)) else out or ())
     numbers: set[str | int] = set()
     if give == "address" and foreign is function:
         numbers = {

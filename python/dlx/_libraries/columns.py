@@ -34,8 +34,8 @@ _PANDAS = {
 _ARROW_DTYPE = {
     "dates": "x.{whole}astype('{int}[pyarrow]')",
     "times of day": "x.{whole}astype('{int}[pyarrow]')",
-    "lists": "x.list.flatten(), all in one row",
-    "structs": "x.struct.field(name)",
+    "lists": "{series}.list.flatten(), all in one row",
+    "structs": "{series}.struct.field(name)",
     "bytes": "numpy.frombuffer(x[i], dtype), one by one",
     "categories": "x.factorize()[0], a number for each and -1 for none",
 }
@@ -70,8 +70,9 @@ _PYARROW = {
     "lists": "{array}.drop_null().flatten(), what is there in one row",
     "tensors": "{array}",
     "structs": "{array}.flatten()[i]",
-    "maps": "{array}.items, or {array}.keys",
-    "unions": "{array}.field(i)",
+    # The children of these do not know of which rows a slice is.
+    "maps": "numpy.array([v for row in x.drop_null().to_pylist() for _, v in row])",
+    "unions": "numpy.array(x.to_pylist())",
     "an extension type": "{array}.storage",
     "runs": "pyarrow.compute.run_end_decode(x)",
     "calendar intervals": "numpy.array(x.to_pylist())",
@@ -159,6 +160,7 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
     text = found.format(
         cat="cat." if is_series else "",
         number=number,
+        series="x" if is_series else "pandas.Series(x)",
         whole="dropna()." if "{whole}" in found and misses(x) else "",
         array=_array(x, name) if known is _PYARROW else "array." if is_series else "",
         int="int32" if "32" in stored else "int64",

@@ -27,6 +27,33 @@ def _imports(case: Case) -> None:
         raise case.broken(f"it exports {exported}, with other elements than {source}")
 
 
+def _reads_strides(case: Case) -> None:
+    here = case.read(case.make())
+    whole = here.dtype.bits * here.dtype.lanes
+    if here.device != "cpu" or whole != 8 * here.dtype.itemsize or here.ndim == 0:
+        return
+    case.check(
+        "from_dlpack reads strides",
+        "read tensor.strides in __dlx_import__, or raise BufferError for a tensor with "
+        "gaps",
+    )
+    wide = dlx.empty((*here.shape[:-1], max(8, 2 * here.shape[-1])), here.dtype)
+    size = here.dtype.itemsize
+    # Zeros and others, of which each second makes another row.
+    data = b"".join(bytes(size - 1) + bytes([i % 5 < 2]) for i in range(wide.size))
+    ctypes.memmove(wide.data_ptr, data, wide.nbytes)
+    source = wide[..., ::2]
+    try:
+        usual = case.cls.from_dlpack(source.to(copy=True))
+        made = case.cls.from_dlpack(source)
+    except Exception:
+        return  # A class may refuse it.
+    exported = case.read(made)
+    is_usual = elements(case.read(usual)) == elements(source)
+    if is_usual and elements(exported) != elements(source):
+        raise case.broken(f"it exports {exported}, with other elements than {source}")
+
+
 def _keeps_dtypes(case: Case) -> None:
     x = case.make()
     here = case.read(x)
@@ -154,6 +181,6 @@ def _is_inherited(case: Case) -> None:
 
 
 INSTANCES = (
-    *(_imports, _keeps_dtypes, _keeps_imports),
+    *(_imports, _reads_strides, _keeps_dtypes, _keeps_imports),
     *(_is_like, _allocates, _is_inherited),
 )
