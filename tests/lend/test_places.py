@@ -229,7 +229,9 @@ def test_a_result_that_jax_would_narrow_says_what_to_do() -> None:
             f"would import {wide} as {narrow}; cast it to {narrow} first if " in message
         )
         assert "jax.config.update('jax_enable_x64', True)" in message
-        assert refused.value.__notes__ == [f"result of {mean.__qualname__}"]
+        where, advice = refused.value.__notes__
+        assert where == f"result of {mean.__qualname__}"
+        assert advice.startswith("result= of dlx.bridge names another type")
         assert mean(x, narrow).dtype == narrow
 
 
