@@ -145,8 +145,6 @@ class _Arguments:
             return map_tree(leaf, value, way=way)
         except Exception as error:
             self.note(error, None, path(way))
-            if self.result is None:
-                error.add_note("result= of dlx.bridge names another type for results")
             raise
 
     def argument(
@@ -208,6 +206,8 @@ class _Arguments:
         what = "result" if at is None else f"argument {at}"
         name = getattr(self.function, "__qualname__", repr(self.function))
         error.add_note(f"{what}{where} of {name}")
+        if at is None and self.result is None:
+            error.add_note("result= of dlx.bridge names another type for results")
 
 
 def _is_of_numbers(x: list[Any]) -> bool:
