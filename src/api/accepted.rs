@@ -18,11 +18,18 @@ use crate::types::layout;
 
 /// What is accepted of each tensor of a block.
 pub(super) struct Accepted {
-    /// One for each tensor; `None` stands for any.
-    dtypes: Vec<Option<DLDataType>>,
+    each: Vec<Each>,
     contiguous: bool,
     /// In bytes; `None` stands for that of the named dtype.
     align: Option<usize>,
+}
+
+/// What is accepted of one tensor.
+struct Each {
+    /// `None` stands for any.
+    dtype: Option<DLDataType>,
+    /// In bytes; a kernel reads elements of a named dtype as its C type.
+    alignment: usize,
 }
 
 /// Of a parameter that takes numbers: no tensor is of it.
@@ -49,8 +56,12 @@ impl Accepted {
                 "align takes a number of bytes that is a power of two",
             ));
         }
+        let each = |dtype: Option<DLDataType>| Each {
+            dtype,
+            alignment: align.unwrap_or(dtype.map_or(1, layout::alignment)),
+        };
         Ok(Some(Box::new(Self {
-            dtypes: dtypes(dtype, count)?,
+            each: dtypes(dtype, count)?.into_iter().map(each).collect(),
             contiguous,
             align,
         })))
@@ -58,18 +69,11 @@ impl Accepted {
 
     /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
     pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
-        // Narrow elements may be padded to bytes.
-        let is_it = |accepted| accepted == dtype && dtype.bits >= 8;
-        self.is_aligned(index, address) && self.dtypes[index].is_none_or(is_it)
-    }
-
-    /// Whether a kernel can read elements from this address: those of a named dtype as its C type.
-    fn is_aligned(&self, index: usize, address: usize) -> bool {
-        match (self.align, self.dtypes[index]) {
-            (Some(align), _) => address & (align - 1) == 0,
-            (None, Some(dtype)) => layout::is_aligned(address as u64, dtype),
-            (None, None) => true,
-        }
+        let Each {
+            dtype: accepted,
+            alignment,
+        } = self.each[index];
+        address & (alignment - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.
@@ -83,12 +87,13 @@ impl Accepted {
         // A copy of what is written would keep the result to itself.
         let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
         let remedy = |read: &str| String::from(if is_out { own } else { read });
-        if self.dtypes[index] == Some(NO_TENSOR) {
+        let Each { dtype, alignment } = self.each[index];
+        if dtype == Some(NO_TENSOR) {
             return Err(Error::refused(
                 "it is a tensor, and the function takes a number there; pass x.item()",
             ));
         }
-        if let Some(accepted) = self.dtypes[index]
+        if let Some(accepted) = dtype
             && accepted != meta.dtype
         {
             let name = dtype::name(accepted);
@@ -104,8 +109,7 @@ impl Accepted {
                 remedy(&cast),
             )));
         }
-        if self.dtypes[index].is_some() && snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
-        {
+        if dtype.is_some() && snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) {
             return Err(Error::refused(format!(
                 "each element of {} is padded to a byte, and dtype accepts packed ones",
                 dtype::name(meta.dtype)
@@ -127,7 +131,7 @@ impl Accepted {
             // A handle has no alignment of its own.
             false => meta.byte_offset as usize,
         };
-        if !self.is_aligned(index, address) {
+        if address & (alignment - 1) != 0 {
             let copy = remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes");
             let (multiple, remedy) = match self.align {
                 None => (

@@ -206,7 +206,6 @@ fn make<'py>(
     if is_one && asked.is_met_by(x)? && (x.get_type().is(class) || !torch::only_exports(x)?) {
         return Ok(x.clone());
     }
-    let is_copied = asked.copy == Some(true) && asked.device.is_none();
     match &target.via {
         Via::Tensor => {
             let request = Request {
@@ -220,11 +219,12 @@ fn make<'py>(
             }
             Ok(made.into_any())
         }
-        // The attributes of a subclass are NumPy's to carry over.
-        Via::Numpy if is_one && is_copied && !numpy::is_class(class.as_any()) => {
-            x.call_method0(intern!(py, "copy"))
-        }
         Via::Numpy => {
+            let is_copied = asked.copy == Some(true) && asked.device.is_none();
+            if is_one && is_copied && !numpy::is_class(class.as_any()) {
+                // The attributes of a subclass are NumPy's to carry over.
+                return x.call_method0(intern!(py, "copy"));
+            }
             let array = deliver::to_numpy(x, class.as_any(), asked)?;
             if array.get_type().is(class) {
                 Ok(array)

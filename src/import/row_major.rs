@@ -143,7 +143,10 @@ fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
 /// code of a static type is believed to have no others than its DLPack: of other types, an export is asked.
 #[inline(never)]
 fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    if let Some(found) = numpy::row_major(x) {
+    // A kernel cannot tell that narrow elements are padded to bytes.
+    if let Some(found) = numpy::row_major(x)
+        && found.flags & !DLPACK_FLAG_BITMASK_READ_ONLY == 0
+    {
         return Ok(Some(RowMajor::of(&found, None, found.flags == 0)));
     }
     if is_plain(x) {
