@@ -1,4 +1,4 @@
-//! What a kernel accepts: the dtype, layout and alignment that `borrow` checks before it lends anything.
+//! What a kernel accepts: the dtype, layout and alignment that `borrow` and `launcher` check before they lend anything.
 
 #![forbid(unsafe_code)]
 
