@@ -482,6 +482,21 @@ def wrong_free() -> Target:
     return _numpy("take", free=7)
 
 
+def number_as_function() -> Target:
+    """Return a target whose `take` is a number."""
+    return replace(_numpy("take"), take="3")
+
+
+def many_dimensions() -> Target:
+    """Return a target with more dimensions than the checks make."""
+    return _numpy("take", dimensions=70)
+
+
+def no_dimensions() -> Target:
+    """Return a target with fewer dimensions than none."""
+    return _numpy("take", dimensions=-1)
+
+
 def misspelled_free() -> Target:
     """Return a target whose `free` calls what is not there."""
     return _numpy("take", free="x.fre()")

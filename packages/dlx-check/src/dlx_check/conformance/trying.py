@@ -23,6 +23,8 @@ def misspelled(target: Target) -> str:
     """
     if fault := _unreadable(target):
         return fault
+    if target.dimensions not in range(_MOST + 1):
+        return f"dimensions={target.dimensions!r}); expected 0 to {_MOST}"
     array = target.names["np"].arange(1, 7, dtype="float32")
     array = array.reshape(6, *[1] * (target.dimensions - 1))
     try:
@@ -82,6 +84,7 @@ def _unreadable(target: Target) -> str:
 
 
 _STATEMENTS = ("free", "change")
+_MOST = 8  # dimensions of a target that has a number of its own
 
 
 def _unshown(target: Target, tensor: Any) -> str:
@@ -105,7 +108,12 @@ def _tried(target: Target, field: str, *arguments: Any) -> Any:
     function, error = None, None
     try:
         function = target.value(expression)
+        if not callable(function):
+            of = type(function).__name__
+            raise _Misspelled(f"{field}={expression!r}) is a {of}; expected a function")
         return function(*arguments)
+    except _Misspelled:
+        raise
     except (AttributeError, NameError) as found:
         error = found
     except Exception:
