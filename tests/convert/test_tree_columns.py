@@ -218,3 +218,10 @@ def test_what_has_no_numbers_passes_a_bridge(code: str) -> None:
         x, back = bridged(np.ones(2), y)
         assert type(x) is np.ndarray
         assert (back is y) == (y is not numbers)
+
+
+@pytest.mark.parametrize("tree", [{"x": np.ones(1)}, [np.ones(1)], (np.ones(1),)])
+def test_arguments_that_are_swapped_are_refused(tree: Any) -> None:
+    """A module is no container, so it would come back as it is."""
+    with pytest.raises(TypeError, match=r"to is a \w+; expected .* after the tree"):
+        dlx.convert_tree(np, tree)

@@ -57,7 +57,7 @@ def convert_tree(
     Raises ``ValueError`` for a container that contains itself and a tensor to convert,
     for a dict whose keys have become equal, and for any other container than a list or
     dict that was changed meanwhile; ``TypeError`` for a set whose converted items have
-    no hash; and the exceptions of `dlx.convert`; all with a note that says where in the
+    no hash, and for a container as ``to``; and the exceptions of `dlx.convert`; all with a note that says where in the
     tree. Raises ``ValueError`` for a container with nothing to convert that was changed
     after it was read.
 
@@ -67,6 +67,11 @@ def convert_tree(
         {'x': (dlx.Tensor(float64[2], cpu, [1.0, 1.0]),), 'name': 'first'}
     """
 
+    if isinstance(to, (dict, list, tuple)):
+        raise TypeError(
+            f"to is a {type(to).__name__}; expected an array type, a namespace or its "
+            "name, or a tensor, after the tree"
+        )
     leaf: Callable[..., Any] = _core.convert
     more: tuple[Any, ...] = (to,)
     how = {"device": device, "copy": copy, "dtype": dtype, "detach": detach}
