@@ -58,8 +58,8 @@ def convert_tree(
     for a dict whose keys have become equal, and for any other container than a list or
     dict that was changed meanwhile; ``TypeError`` for a set whose converted items have
     no hash, and for a container as ``to``; and the exceptions of `dlx.convert`; all
-    with a note that says where in the tree. Raises ``ValueError`` for a container with nothing to convert that was changed
-    after it was read.
+    with a note that says where in the tree. Raises ``ValueError`` for a container with
+    nothing to convert that was changed after it was read.
 
         >>> import numpy as np
         >>> batch = {"x": (np.ones(2),), "name": "first"}
