@@ -54,32 +54,6 @@ class InBytes(Array):
         return capsule
 
 
-class Unowned(Array):
-    """Shares the array that it is made of, and exports memory that nobody keeps."""
-
-    def __init__(self, data: Any) -> None:
-        """Take the array itself."""
-        import numpy as np
-
-        super().__init__(np.asarray(data))
-
-    def __dlpack__(self, **keywords: Any) -> Any:
-        """Export a view of the address."""
-        import numpy as np
-
-        interface = self.data.__array_interface__
-        interface["strides"] = self.data.strides
-        holder = type("Holder", (), {"__array_interface__": interface})()
-        return np.asarray(holder).__dlpack__(**keywords)
-
-
-def unowned() -> Any:
-    """Return a target that does so."""
-    from dataclasses import replace
-
-    return replace(_target("Unowned"), make="lambda a: faulty.Unowned(a)")
-
-
 def strides_in_bytes() -> Any:
     """Return a target whose strides count bytes."""
     return _target("InBytes")

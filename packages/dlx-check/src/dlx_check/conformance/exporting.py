@@ -219,9 +219,7 @@ class Export:
         if self.then == "forget":
             holder.clear()
             gc.collect()
-            # No memory with the same numbers takes the place of what is freed.
-            zeros = np.zeros((2, 3), "float32")
-            others = [lab.ask(lab.part("make"), zeros)]
+            others = [lab.ask(lab.part("make"), numbers("float32", (2, 3)) * 0)]
             notes["kept"] = fields_of(managed, name, expected).equal
             del others
         if self.then in ("free", "change"):
