@@ -50,7 +50,6 @@ TAKES = [
     "dlx.from_dlpack(x, copy=True)",
     "dlx.convert(x, np.ndarray)",
     "dlx.convert(x, np.ndarray, copy=False)",
-    "dlx.bridge(np.ndarray)(lambda y: y)(x)",
     "dlx.from_dlpack(Holder(x))",
     "dlx.borrow(x).__enter__()",
 ]
