@@ -21,7 +21,10 @@ __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 def _define_export(
     cls: type, exchange: str | None, mixin: str, others: Iterable[str] = ()
 ) -> None:
-    """Define ``cls.__dlx_export__`` for the attribute ``exchange``, or require one."""
+    """Define ``cls.__dlx_export__`` for the attribute ``exchange``, or require one.
+
+    ``others`` are further keywords of the class, which a base may take.
+    """
     if exchange is not None:
         exchange = _attribute_name(exchange, cls)
         if "__dlx_export__" in vars(cls):
@@ -44,12 +47,15 @@ def _define_export(
         # A metaclass may override assignment.
         type.__setattr__(cls, "__dlx_export__", __dlx_export__)
     elif not hasattr(cls, "__dlx_export__"):
+        from difflib import get_close_matches
+
+        close = get_close_matches("exchange", others, 1)
         raise TypeError(
             f"{cls.__qualname__} does not say what it exports: name an attribute, "
             f'class {cls.__name__}(dlx.{mixin}, exchange="data"), '
             "or define a method, def __dlx_export__(self), "
             "that returns anything dlx.from_dlpack takes"
-            + "".join(f"; did you mean exchange= by {each}=?" for each in others)
+            + "".join(f"; did you mean exchange= by {each}=?" for each in close)
         )
 
 
@@ -262,8 +268,8 @@ class ExchangeMixin:
         )
         if of_c and (base := _array_base(cls)):
             raise TypeError(
-                f"{cls.__qualname__} is a {base}, which reads a tensor as a shape or a "
-                "list; define a class method, def __dlx_import__(cls, tensor)"
+                f"{cls.__qualname__} is a {base}, which may take a tensor for a shape "
+                "or a list; define a class method, def __dlx_import__(cls, tensor)"
             )
         try:
             return cls(tensor)  # type: ignore[call-arg]

@@ -4,7 +4,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyList};
+use pyo3::types::PyList;
 
 use crate::abi::{
     DLDataType, DLDataTypeCode, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, kDLComplex,
@@ -58,7 +58,7 @@ impl Accepted {
         }
         let each = |dtype: Option<DLDataType>| Each {
             dtype,
-            alignment: align.unwrap_or(dtype.map_or(1, layout::alignment)),
+            alignment: align.unwrap_or(dtype.map_or(1, |dtype| layout::alignment(dtype) as usize)),
         };
         Ok(Some(Box::new(Self {
             each: dtypes(dtype, count)?.into_iter().map(each).collect(),
@@ -69,11 +69,8 @@ impl Accepted {
 
     /// Whether row-major elements of `dtype` at this address are accepted of the tensor at `index`.
     pub(super) fn has(&self, index: usize, dtype: DLDataType, address: usize) -> bool {
-        let Each {
-            dtype: accepted,
-            alignment,
-        } = self.each[index];
-        address & (alignment - 1) == 0 && accepted.is_none_or(|accepted| accepted == dtype)
+        let each = &self.each[index];
+        address & (each.alignment - 1) == 0 && each.dtype.is_none_or(|accepted| accepted == dtype)
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.
@@ -138,11 +135,13 @@ impl Accepted {
                     "its element size".to_owned(),
                     format!("{copy}, and align=1 accepts all"),
                 ),
-                Some(align) if align <= ALIGNMENT => (format!("align={align}"), copy),
-                // No copy of dlx helps.
                 Some(align) => (
                     format!("align={align}"),
-                    "expected memory that its library has aligned so".to_owned(),
+                    match align <= ALIGNMENT {
+                        true => copy,
+                        // No copy of dlx helps.
+                        false => "expected memory that its library has aligned so".to_owned(),
+                    },
                 ),
             };
             return Err(Error::refused(format!(
@@ -156,7 +155,7 @@ impl Accepted {
 /// The dtypes that `count` tensors may have.
 fn dtypes(dtype: Option<&Bound<'_, PyAny>>, count: usize) -> PyResult<Vec<Option<DLDataType>>> {
     let one = |dtype: Bound<'_, PyAny>| {
-        if dtype.is(PyBool::new(dtype.py(), false)) {
+        if dtype.is(dtype.py().NotImplemented()) {
             return Ok(Some(NO_TENSOR));
         }
         let named = (!dtype.is_none()).then_some(dtype);

@@ -72,7 +72,7 @@ pub(crate) fn from_buffer<'py>(
     let place = bytes::place(&meta, (size, &shape, &strides), offset, whole.size())?;
     let mut taken = whole.part(place.start, &[place.length], &[1])?;
     let address = whole.meta().data.addr() as u64 + place.first as u64;
-    let aligned = place.length == 0 || layout::is_aligned(address, meta.dtype);
+    let aligned = place.length == 0 || address.is_multiple_of(layout::alignment(meta.dtype));
     if readonly
         || copy != Some(true) && (taken.is_protected() || adapters::immutable(buffer)?.is_some())
     {

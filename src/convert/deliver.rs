@@ -202,7 +202,7 @@ fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Opti
 fn is_misaligned(tensor: &DLTensor) -> bool {
     let address = (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset);
     // There, nobody has said whether `data` is an address.
-    !device::is_later(tensor.device) && !layout::is_aligned(address, tensor.dtype)
+    !device::is_later(tensor.device) && !address.is_multiple_of(layout::alignment(tensor.dtype))
 }
 
 impl Input<'_> {

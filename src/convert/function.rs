@@ -220,16 +220,17 @@ fn make<'py>(
             Ok(made.into_any())
         }
         Via::Numpy => {
-            let is_copied = asked.copy == Some(true) && asked.device.is_none();
-            if is_one && is_copied && !numpy::is_class(class.as_any()) {
-                // The attributes of a subclass are NumPy's to carry over.
-                return x.call_method0(intern!(py, "copy"));
-            }
             let array = deliver::to_numpy(x, class.as_any(), asked)?;
             if array.get_type().is(class) {
                 Ok(array)
             } else {
-                deliver::viewed(&array, target)
+                let made = deliver::viewed(&array, target)?;
+                // By this a subclass carries its attributes over.
+                let finalize = made.getattr(intern!(py, "__array_finalize__"))?;
+                if is_one && !finalize.is_none() {
+                    finalize.call1((x,))?;
+                }
+                Ok(made)
             }
         }
         Via::Mixin(like) => {

@@ -64,14 +64,9 @@ pub(crate) fn nbytes(size: i64, bits: u32) -> i64 {
 
 /// The alignment of elements in bytes, the largest power of two that divides their size: three floats are aligned like one,
 /// and sub-byte elements anywhere.
-pub(crate) fn alignment(dtype: DLDataType) -> usize {
-    let bits = dtype::bits(dtype) as usize;
+pub(crate) fn alignment(dtype: DLDataType) -> u64 {
+    let bits = u64::from(dtype::bits(dtype));
     ((bits & bits.wrapping_neg()) / 8).max(1)
-}
-
-/// Whether `address` is a multiple of it.
-pub(crate) fn is_aligned(address: u64, dtype: DLDataType) -> bool {
-    address & (alignment(dtype) as u64 - 1) == 0
 }
 
 /// Stride of dimension `index` in a contiguous row-major layout.

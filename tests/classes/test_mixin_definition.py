@@ -237,6 +237,9 @@ def test_a_misspelt_exchange_is_named(mixin: Any) -> None:
     """The class says something, by another name."""
     with pytest.raises(TypeError, match=r"did you mean exchange= by exchang=\?"):
         type("Typo", (mixin,), {}, exchang="data")
+    with pytest.raises(TypeError) as caught:
+        type("Typo", (mixin,), {}, unit="km")  # which a base may take
+    assert "did you mean" not in str(caught.value)
 
 
 def test_a_class_that_could_not_be_defined_leaves_nothing_behind() -> None:

@@ -252,6 +252,19 @@ def test_a_copy_of_a_subclass_keeps_its_attributes() -> None:
     assert dlx.convert(x, Labelled, dtype="float32").label == "km"
 
 
+def test_a_copy_of_a_subclass_is_one_whatever_its_class_says() -> None:
+    """A class may call itself its copy."""
+
+    class Own(np.ndarray):
+        def copy(self, order: Any = "C") -> Any:
+            return self
+
+    x = np.arange(3.0).view(Own)
+    made = dlx.convert(x, Own, copy=True)
+    assert (type(made), made.tolist()) == (Own, [0, 1, 2])
+    assert not np.shares_memory(made, x)
+
+
 @pytest.mark.parametrize("dtype", ["V0", []])
 @pytest.mark.parametrize("shape", [2, 0, (2, 0)])
 def test_elements_without_bytes_are_refused(dtype: Any, shape: Any) -> None:

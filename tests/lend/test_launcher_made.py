@@ -343,8 +343,19 @@ def test_what_the_message_names_outlives_the_call(give: str) -> None:
 
 def test_an_out_that_is_no_name_is_named() -> None:
     """At decoration."""
-    with pytest.raises(ValueError, match=r"out has 1\.5, which is no parameter"):
-        dlx.launcher(lambda x: x, out=1.5)  # type: ignore[call-overload]
+    out: Any
+    for out in (1.5, ...):
+        with pytest.raises(ValueError, match=r"out has .*, which is no parameter"):
+            dlx.launcher(lambda x: x, out=out)
+
+
+@pytest.mark.parametrize("dtype", [[False], {"x": False}])
+def test_false_is_no_dtype(dtype: Any) -> None:
+    """Nothing that a user would write by mistake stands for a number's place."""
+    with pytest.raises(TypeError, match="dtype"):
+        dlx.launcher(lambda x: x, dtype=dtype)
+    with pytest.raises(TypeError, match="dtype"):
+        dlx.borrow(np.zeros(3), dtype=[False])
 
 
 def test_none_may_be_said_for_no_out() -> None:

@@ -63,7 +63,8 @@ def launched(
                 "partial or a default, which dlx neither checks nor converts; pass it "
                 "in each call"
             )
-    parameters.write([out] if isinstance(out, (str, int, float)) else out or ())
+    is_one = isinstance(out, str) or not hasattr(out, "__iter__")
+    parameters.write([] if out is None else [out] if is_one else out)
     numbers: set[str | int] = set()
     if give == "address" and foreign is function:
         numbers = {
@@ -82,10 +83,10 @@ def launched(
     if isinstance(dtype, dict):
         dtype = [parameters.of(name, dtype) for name in parameters.names]
     if numbers:
-        # False is a dtype that no tensor has.
+        # A dtype that no tensor has.
         each = dtype if isinstance(dtype, list) else [dtype] * len(parameters.names)
         named = zip(parameters.names, each, strict=True)
-        dtype = [False if name in numbers else one for name, one in named]
+        dtype = [NotImplemented if name in numbers else one for name, one in named]
         parameters.named = {n: True for n in parameters.named if n not in numbers}
     note = functools.partial(_note, function, parameters.fixed)
     if give not in _GIVEN:

@@ -21,7 +21,7 @@ use crate::import::ladder::is_plain;
 use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::types::device;
-use crate::types::error::type_name;
+use crate::types::error::{is_urgent, type_name};
 
 /// One call.
 struct Call<'a, 'py> {
@@ -102,8 +102,11 @@ impl Launched {
             return Ok(Some("a scalar of NumPy".to_owned()));
         }
         // Numbers and pointers of ctypes have no dimensions.
-        let view = PyMemoryView::from(&x).and_then(|view| view.getattr(intern!(x.py(), "ndim")));
-        let has_elements = view.and_then(|ndim| ndim.is_truthy()).unwrap_or(false);
+        let has_elements = match PyMemoryView::from(&x) {
+            Ok(view) => view.getattr(intern!(x.py(), "ndim"))?.is_truthy()?,
+            Err(error) if is_urgent(x.py(), &error) => return Err(error),
+            Err(_) => false,
+        };
         let is_memory = has_elements || x.is_instance_of::<PyString>();
         Ok(is_memory.then(|| format!("an instance of {}", type_name(&x.get_type()))))
     }
