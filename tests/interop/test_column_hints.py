@@ -69,6 +69,12 @@ CASES: list[tuple[str, str, Any]] = [
     ("pd.Series([1.5, None], dtype='double[pyarrow]')", "numbers and nulls", [1, 7]),
     ("pd.Series([1, 2], dtype=pd.ArrowDtype(pa.decimal128(3)))", "decimals", [1, 2]),
     ("pd.DataFrame({'a': [1, 2], 'b': [0.5, 3]})", "several dtypes", [[1], [2]]),
+    (
+        "pd.DataFrame([[1, 0.5], [2, 3]], columns=['a', 'a'])",
+        "several dtypes",
+        [[1], [2]],
+    ),
+    ("pd.Series([True, None], dtype='bool[pyarrow]')", "booleans and nulls", [1, 1]),
     ("pd.MultiIndex.from_tuples([(1, 2), (3, 4)])", "tuples", [[1, 2], [3, 4]]),
     ("arrow(pa.array(['b', None]).dictionary_encode())", "categories", [0, -1]),
     ("arrow(pa.array([5, None]).dictionary_encode())", "numeric categories", [5, 7]),
@@ -168,6 +174,14 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.array([1, 2]).cast(pa.decimal128(21))", "decimals", [1, 2]),
     ("pa.table({'name': [1, 2]})", "a table", [1, 2]),
     ("pa.record_batch({'name': [1, 2]})", "a table", [1, 2]),
+    ("pa.table([[1, 2], ['a', 'b']], ['name', 'name'])", "a table", [1, 2]),
+    (
+        "pa.chunked_array([pa.ExtensionArray.from_storage("
+        "pa.fixed_shape_tensor(pa.bool_(), (2,)), "
+        "pa.array([[True, False]], pa.list_(pa.bool_(), 2)))])",
+        "tensors of booleans",
+        [[1, 0]],
+    ),
     (
         "pl.Series([[True, False], [True, True]], dtype=pl.Array(pl.Boolean, 2))",
         "rows of one length",
@@ -180,7 +194,9 @@ CASES: list[tuple[str, str, Any]] = [
         "tensors",
         [[1, 2], [3, 4]],
     ),
-    ("xr.DataArray(['b', 'a'])", "strings", [1, 0]),
+    ("xr.DataArray(['b', 'a'])", "strings", [0, 1]),
+    ("xr.DataArray(pd.array(['b', pd.NA], dtype='string'))", "strings", [0, -1]),
+    ("xr.DataArray([['b', 'a']])", "strings", [[0, 1]]),
     ("xr.DataArray(np.array([5], 'M8[ns]'))", "timestamps in ns", [5]),
     ("xr.DataArray(pd.array([1, None]))", "numbers and nulls", [1, 7]),
     ("xr.DataArray(pd.Categorical(['b', 'a']))", "categories", [1, 0]),
@@ -198,10 +214,13 @@ def stored_by_arrow(array: Any) -> Any:
 def names(code: str) -> dict[str, Any]:
     """Return the libraries that the code names, and what the advice leaves open."""
     found: dict[str, Any] = {"np": np, "numpy": np, "name": "name", "names": ["a"]}
+    found["places"] = [0]
     if "arrow(" in code:
         found["arrow"], code = stored_by_arrow, f"{code} pd."
     for short in re.findall(r"\b(pd|pl|pa|xr)\.", code):
         found[short] = found[LIBRARIES[short]] = requires(LIBRARIES[short])
+    if "xr" in found:
+        found["pandas"] = requires("pandas")
     requires("pyarrow.compute")  # which advice names
     found["dtype"] = found["pl"].Int64 if "pl" in found else "int64"
     return found | {"value": 7, "i": 0}
@@ -226,7 +245,10 @@ def test_the_error_names_the_elements_and_its_advice_is_taken(
     text = next(
         ", ".join(advice[:n])
         for n in range(1, len(advice) + 1)
-        if ", ".join(advice[:n]).count("(") == ", ".join(advice[:n]).count(")")
+        if all(
+            ", ".join(advice[:n]).count(a) == ", ".join(advice[:n]).count(b)
+            for a, b in ("()", "[]")
+        )
     )
     if words == "bytes":
         known["dtype"] = "uint8"

@@ -38,6 +38,7 @@ _ARROW_DTYPE = {
     "structs": "{series}.struct.field(name)",
     "bytes": "numpy.frombuffer(x[i], dtype), one by one",
     "categories": "x.factorize()[0], a number for each and -1 for none",
+    "booleans and nulls": "x.to_numpy('bool', na_value=value)",
 }
 _POLARS = {
     "strings": "x.cast(polars.Categorical).to_physical(), a number for each",
@@ -69,6 +70,7 @@ _PYARROW = {
     "booleans and nulls": "x.fill_null(value).to_numpy(zero_copy_only=False)",
     "lists": "{array}.drop_null().flatten(), what is there in one row",
     "tensors": "{array}",
+    "tensors of booleans": "numpy.array({array}.storage.to_pylist()), a row for each",
     "structs": "{array}.flatten()[i]",
     # The children of these do not know of which rows a slice is.
     "maps": "numpy.array([v for row in x.drop_null().to_pylist() for _, v in row])",
@@ -80,11 +82,12 @@ _PYARROW = {
     "decimals": "x.cast('float64')",
     "nulls alone": "x.cast('float64').fill_null(value)",
     "missing": "x.fill_null(value), or x.drop_null()",
-    "table": "x.column(name)",
+    "table": "x.column(i)",
     "": "x.cast(dtype) with a numeric dtype",
 }
 _XARRAY = {
-    "strings": "numpy.unique(x.data, return_inverse=True)[1], a number for each",
+    "strings": "pandas.factorize(x.data.ravel())[0].reshape(x.shape), a number for "
+    "each and -1 for none",
     "timestamps": "x.data.view('int64'), the least int64 for NaT",
     "dates": "x.data.view('int64'), the least int64 for NaT",
     "durations": "x.data.view('int64'), the least int64 for NaT",
@@ -92,6 +95,11 @@ _XARRAY = {
     "missing": "x.data.to_numpy(dtype, na_value=value) with a numeric dtype",
     "Python objects": "x.data.astype(dtype) with a numeric dtype if each is a number",
     "": "x.data",
+}
+_AWKWARD = {
+    "strings": "numpy.unique(x.to_numpy(), return_inverse=True)[1], a number for each",
+    "": "x.to_numpy() if rows are of one length, x['name'] of fields, or "
+    "awkward.fill_none(x, value)",
 }
 _KINDS = (
     ("pandas", "DataFrame", "table", _PANDAS),
@@ -106,6 +114,7 @@ _KINDS = (
     ("pyarrow", "Array", "column", _PYARROW),
     ("xarray", "DataArray", "wrapped array", _XARRAY),
     ("xarray", "Variable", "wrapped array", _XARRAY),
+    ("awkward", "Array", "ragged array", _AWKWARD),
 )
 
 
@@ -144,18 +153,23 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
         dtype = str(getattr(x, "type", getattr(x, "dtype", ""))).lower()
         what = "booleans" if dtype.startswith("bool") else elements.NUMBERS
         key, words = "missing" if misses(x) else "", f"{what} and nulls"
-        if key and name == "Array" and str(x.type) == "bool":
+        if key and ((name == "Array" and dtype == "bool") or dtype == "bool[pyarrow]"):
             key = "booleans and nulls"
         if not key and str(getattr(x, "type", "")) == "bool":
             key, words = "booleans", "booleans of one bit each"
         elif not key:
             words = ""
+    elif words == "tensors" and str(x.type.value_type) == "bool":
+        key = words = "tensors of booleans"
     found = known.get(key, known[""])
     stored = str(getattr(x, "type", getattr(x, "dtype", "")))
     if known is _PANDAS and "[pyarrow]" in stored:
         found = _ARROW_DTYPE.get(key, found)
     if name == "DataFrame" and key not in ("several", "missing", ""):
         found = "its columns, x[name], one by one, for what to pass of each"
+    if known is _PANDAS and name == "DataFrame" and not x.columns.is_unique:
+        found = found.replace("x[name]", "x.iloc[:, i]")
+        found = found.replace("x[names]", "x.iloc[:, places]")
     is_series = name == "Series"
     text = found.format(
         cat="cat." if is_series else "",

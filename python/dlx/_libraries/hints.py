@@ -52,12 +52,7 @@ _CLASSES = (
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
     ("h5py", "Dataset", "is in a file; pass x[...]"),
-    (
-        "awkward",
-        "Array",
-        "has rows of any length, or no numbers alone; pass x.to_numpy() if they are "
-        "equal, x['name'] of fields, or awkward.fill_none(x, value)",
-    ),
+    ("tinygrad", "Tensor", "has no DLPack; pass x.numpy()"),
 )
 
 
@@ -72,6 +67,9 @@ def tensor(x: object) -> str | None:
         known = getattr(sys.modules.get(module), name, None)
         if isinstance(known, type) and isinstance(x, known):
             return f"it {hint}"
+    own = getattr(sys.modules.get("jax"), "Array", None)
+    if isinstance(own, type) and isinstance(x, own) and _core.DType(x.dtype).bits < 8:
+        return f"it is of {x.dtype}, which JAX does not export; pass x.astype('int8')"
     if x is None:
         return "expected a tensor; a function without a return statement gives None"
     if isinstance(x, (type, type(sys))):

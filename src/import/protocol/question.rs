@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::adapters::{arrow, oneapi};
+use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call_method};
 use crate::import::hint;
@@ -203,10 +203,14 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         "has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or donated"
     } else if error.is_instance_of::<PyBufferError>(py) && is_sharded(x).unwrap_or(false) {
         "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
-    } else if error.is_instance_of::<PyTypeError>(py) && arrow::is_array(x).unwrap_or(false) {
-        return hint::noted(x, error);
     } else {
-        return not_a_class(x, error);
+        let error = not_a_class(x, error);
+        // By these, JAX refuses tracers and elements of four bits, which dlx knows more of.
+        let is = |class: Bound<'_, PyType>| error.is_instance(py, &class);
+        return match is(py.get_type::<PyTypeError>()) || is(py.get_type::<PyRuntimeError>()) {
+            true => hint::noted(x, error),
+            false => error,
+        };
     };
     let message = format!("the {} {what}", type_name(&x.get_type()));
     caused(py, PyBufferError::new_err(message), error)
