@@ -1,7 +1,7 @@
 //! Containers of tensors: the walk through them.
 //!
-//! Exact lists, tuples and dicts are read and rebuilt here. `python/dlx/_containers/tree.py` says what else is a container, and
-//! reads and rebuilds those, by `python/dlx/_containers/registries.py` those that other libraries know.
+//! Exact lists, tuples and dicts are read and rebuilt here. `python/dlx/_containers/parts.py` says what else is a container,
+//! and `rebuilt.py` beside it makes those again; `registries.py` knows those of other libraries.
 //!
 //! The walk has a stack of its own, so no depth is too much, and remembers what became what, so one object stays one. A
 //! container that contains itself and a tensor to convert is refused, because only some could be rebuilt.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from operator import is_
 
 from .. import _core
-from .._containers.tree import held_by, place
+from .._containers.parts import held_by
+from .._containers.tree import place
 from .._core import placed
 
 TYPE_CHECKING = False

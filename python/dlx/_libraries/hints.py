@@ -92,7 +92,8 @@ class _FoundError(Exception):
 
 def _container(x: object) -> str | None:
     """As `tensor`, for a container."""
-    from .._containers.tree import held_by, map_tree
+    from .._containers.parts import held_by
+    from .._containers.tree import map_tree
 
     def look(leaf: object) -> object:
         if _core.is_tensor(leaf):
