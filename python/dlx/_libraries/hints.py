@@ -7,6 +7,10 @@ import sys
 from .. import _core
 from . import columns
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 __all__ = ["tensor"]
 
 _TRACED = "stands for an array whose elements are not known while"
@@ -56,7 +60,7 @@ _CLASSES = (
 )
 
 
-def tensor(x: object) -> str | None:
+def tensor(x: Any) -> str | None:
     """Say what ``x`` is, which was passed as a tensor, and what to pass instead.
 
     None for an object of a class that dlx does not know.

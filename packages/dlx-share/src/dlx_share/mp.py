@@ -16,7 +16,7 @@ from multiprocessing.reduction import ForkingPickler, send_handle
 from typing import Any
 
 from dlx._core import OpenFile, Tensor
-from dlx._mixin import _beside
+from dlx._mixin.pickled import beside
 from dlx.pickling import _delivered, _leave
 
 from .pickling import _described, _exact, _target, _word
@@ -108,7 +108,7 @@ def _reducer(before: _Reducer | None) -> _Reducer:
     def reduce(x: Any) -> Any:
         target = _target(x)
         t = _described(target, x)
-        if t is None or t.device != "cpu" or (type(x) is target and _beside(x)):
+        if t is None or t.device != "cpu" or (type(x) is target and beside(x)):
             return before(x) if before else x.__reduce_ex__(4)
         if lent := _lend(t):
             return _arrived, (target, *lent)

@@ -2,87 +2,21 @@
 
 from __future__ import annotations
 
-from . import _core
+from .. import _core
+from .definition import define_export
+from .pickled import check_pickle, define_pickle, reduce_ex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any, ClassVar, Self
 
     from numpy.typing import DTypeLike, NDArray
     from typing_extensions import CapsuleType
 
-    from ._core import Device, DType, Tensor, _StreamLike
-    from ._device_type import DeviceType
+    from .._core import Device, DType, Tensor, _StreamLike
+    from .._device_type import DeviceType
 
 __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
-
-
-def _define_export(
-    cls: type, exchange: str | None, mixin: str, others: Iterable[str] = ()
-) -> None:
-    """Define ``cls.__dlx_export__`` for the attribute ``exchange``, or require one.
-
-    ``others`` are further keywords of the class, which a base may take.
-    """
-    if exchange is not None:
-        exchange = _attribute_name(exchange, cls)
-        if "__dlx_export__" in vars(cls):
-            raise TypeError(
-                f"{cls.__qualname__} has both exchange={exchange!r} and a "
-                "__dlx_export__; expected one of them"
-            )
-
-        def __dlx_export__(self: object) -> object:
-            try:
-                return getattr(self, exchange)
-            except AttributeError:
-                if (missing := _missing(self, exchange)) is None:
-                    raise
-                raise missing from None
-
-        __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
-        __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
-        __dlx_export__.__dlx_attribute__ = exchange  # type: ignore[attr-defined]
-        # A metaclass may override assignment.
-        type.__setattr__(cls, "__dlx_export__", __dlx_export__)
-    elif not hasattr(cls, "__dlx_export__"):
-        from difflib import get_close_matches
-
-        close = get_close_matches("exchange", others, 1)
-        raise TypeError(
-            f"{cls.__qualname__} does not say what it exports: name an attribute, "
-            f'class {cls.__name__}(dlx.{mixin}, exchange="data"), '
-            "or define a method, def __dlx_export__(self), "
-            "that returns anything dlx.from_dlpack takes"
-            + "".join(f"; did you mean exchange= by {each}=?" for each in close)
-        )
-
-
-def _missing(x: object, exchange: str) -> AttributeError | None:
-    """Return the error for an instance without the attribute that it exports.
-
-    None if the class decides what that is.
-    """
-    from difflib import get_close_matches
-    from types import MemberDescriptorType
-
-    spaces = [vars(base) for base in type(x).__mro__]
-    found = [space[exchange] for space in spaces if exchange in space]
-    is_slot = bool(found) and isinstance(found[0], MemberDescriptorType)
-    if (found and not is_slot) or any("__getattr__" in space for space in spaces):
-        return None
-    there = [name for name in _state(x) if isinstance(name, str)]
-    close = get_close_matches(exchange, there, 1)
-    there = [*map(repr, there[:9]), *(["..."] if there[9:] else [])]
-    said = f"it has {', '.join(there)}" if there else "it has none"
-    return AttributeError(
-        f"exchange={exchange!r} names an attribute that this {type(x).__qualname__} "
-        f"does not have; {said}"
-        + "".join(f"; did you mean {each!r}?" for each in close),
-        name=exchange,
-        obj=x,
-    )
 
 
 def _define_protocol(cls: type) -> None:
@@ -100,102 +34,6 @@ def _define_protocol(cls: type) -> None:
         has = {each for base in owner.__mro__ for each in names if each in vars(base)}
         if not issubclass(owner, ExchangeMixin) and len(has) == len(names):
             type.__setattr__(cls, name, own)
-
-
-def _attribute_name(name: object, cls: type) -> str:
-    """Return the attribute that ``name`` means in the body of ``cls``."""
-    import keyword
-
-    if not isinstance(name, str):
-        raise TypeError(f"exchange is the name of an attribute, not {name!r}")
-    name = str.__str__(name)  # whatever a subclass says of itself
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(
-            f"exchange is the name of an attribute: an identifier, not {name!r}"
-        )
-    if not name.isascii():
-        from unicodedata import normalize
-
-        name = normalize("NFKC", name)  # as Python does with names in source code
-    owner = cls.__name__.lstrip("_")
-    if name.startswith("__") and not name.endswith("__") and owner:
-        return f"_{owner}{name}"
-    return name
-
-
-def _reduce_ex(self: Any, protocol: int) -> Any:
-    # What its tensor leaves (`dlx.pickling`), but for the type at the other end.
-    arrive, fields = _core.from_dlpack(self).__reduce_ex__(protocol)
-    version, _dlx, *rest = fields
-    made = arrive, (version, type(self), *rest)
-    state = _beside(self)
-    # Not by `__setstate__`: that of a dataclass expects all fields.
-    return (*made, state, None, None, _set) if any(state) else made
-
-
-def _beside(x: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the attributes that are what an instance exports, and the others."""
-    name = getattr(type(x).__dlx_export__, "__dlx_attribute__", None)
-    exported = x.__dlx_export__() if name is None else getattr(x, name)
-    state = _state(x)
-    state.pop(name or "", None)
-    same = [key for key, value in state.items() if value is exported]
-    others = {key: value for key, value in state.items() if key not in same}
-    if name is None and others:  # Its memory may be in any of them.
-        raise TypeError(
-            f"{type(x).__qualname__} has {min(others)!r} beside what it exports, "
-            "which a pickle of the tensor leaves out; define __reduce_ex__, or name "
-            "what is exported by exchange="
-        )
-    return same, others
-
-
-def _state(x: object) -> dict[str, Any]:
-    """Return the attributes of an instance, in its dictionary and its slots."""
-    state = object.__getstate__(x)
-    parts = state if isinstance(state, tuple) else (state,)
-    return {key: value for part in parts if part for key, value in part.items()}
-
-
-def _set(made: Any, state: tuple[list[str], dict[str, Any]]) -> None:
-    """Give an instance the attributes of another; called by ``pickle``."""
-    same, others = state
-    if same:
-        others |= dict.fromkeys(same, made.__dlx_export__())
-    for name, value in others.items():
-        object.__setattr__(made, name, value)
-
-
-def _copied(self: Any, memo: dict[int, Any] | None = None) -> Any:
-    # As `copy` does for a class that says nothing of pickles: with all attributes.
-    import copy
-
-    parts = object.__reduce_ex__(self, 4)
-    return copy._reconstruct(self, memo, *parts)  # type: ignore[attr-defined]
-
-
-def _define_pickle(cls: type) -> None:
-    """Let pickles of instances hold the tensor alone, and leave copies as they are."""
-    if "__reduce_ex__" in vars(cls):
-        raise TypeError(
-            f"{cls.__qualname__} has pickle=True and defines __reduce_ex__; "
-            "leave one of them out"
-        )
-    type.__setattr__(cls, "__reduce_ex__", _reduce_ex)
-    for name in ("__copy__", "__deepcopy__"):
-        if not hasattr(cls, name):
-            type.__setattr__(cls, name, _copied)
-
-
-def _check_pickle(cls: type) -> None:
-    """Refuse what pickles of the tensor alone would ignore."""
-    for name in ("__reduce__", "__getstate__", "__setstate__"):
-        if name in vars(cls):
-            raise TypeError(
-                f"{cls.__qualname__} defines {name}, which pickle=True ignores; define "
-                "__reduce_ex__ in a subclass, or leave pickle=True out; attrs defines "
-                "it unless getstate_setstate=False"
-            )
 
 
 def _array_base(cls: type) -> str | None:
@@ -248,12 +86,12 @@ class ExchangeMixin:
         cls, *, exchange: str | None = None, pickle: bool = False, **keywords: Any
     ) -> None:
         """Determine what instances export, and give the class its table."""
-        _define_export(cls, exchange, "ExchangeMixin", keywords)
+        define_export(cls, exchange, "ExchangeMixin", keywords)
         _define_protocol(cls)
         if pickle:
-            _define_pickle(cls)
-        if cls.__reduce_ex__ is _reduce_ex:
-            _check_pickle(cls)
+            define_pickle(cls)
+        if cls.__reduce_ex__ is reduce_ex:
+            check_pickle(cls)
         super().__init_subclass__(**keywords)
         if (warning := _core.register(cls)) is not None:
             import warnings
@@ -409,7 +247,7 @@ class ArrayInterfaceMixin:
 
     def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
         """Determine what instances export."""
-        _define_export(cls, exchange, "ArrayInterfaceMixin", keywords)
+        define_export(cls, exchange, "ArrayInterfaceMixin", keywords)
         super().__init_subclass__(**keywords)
 
     @property
