@@ -239,7 +239,8 @@ impl Input<'_> {
         let py = x.py();
         let reason = format!("{} {why}", target.name());
         if asked.copy == Some(false) {
-            let share = match why == FORGETS {
+            let is_told = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) && why.contains("read-only");
+            let share = match is_told {
                 true => "share_readonly=True to share it all the same (a memmap: mode='c'), or ",
                 false => "",
             };

@@ -252,6 +252,12 @@ def test_a_name_is_that_of_a_namespace_or_of_a_class_in_one(name: str) -> None:
         ("Jax", "jax"),
         ("jnp", "jax.numpy"),
         ("numpy.ndaray", "numpy"),
+        ("np.ndarray", "numpy.ndarray"),
+        ("jnp.ndarray", "jax.numpy.ndarray"),
+        ("pytorch.Tensor", "torch.Tensor"),
+        ("Numpy.ndarray", "numpy.ndarray"),
+        ("Tensor", "torch.Tensor"),
+        ("ndarray", "numpy.ndarray"),
     ],
 )
 def test_a_name_that_is_not_found_is_compared_with_those_of_libraries(
@@ -273,6 +279,42 @@ def test_a_module_that_lacks_another_says_which(
 
 
 CASTS = {"float64": "float32", np.int64: "int32"}
+SWAPPED = np.arange(4.0).astype(">f8")
+
+
+@pytest.mark.parametrize("dtype", ["float32", CASTS])
+@pytest.mark.parametrize("kind", ["pandas.Series", "xarray.DataArray", "numpy.asarray"])
+def test_elements_in_the_other_byte_order_are_cast(kind: str, dtype: Any) -> None:
+    """docs/convert.md: their own library casts before, whatever shows them."""
+    library, _, name = kind.partition(".")
+    x = getattr(requires(library), name)(SWAPPED)
+    made = dlx.convert(x, tvm_ffi, dtype=dtype)
+    assert np.from_dlpack(made).tolist() == [0, 1, 2, 3]
+    with pytest.raises(BufferError):
+        dlx.convert(x, tvm_ffi)
+
+
+def test_a_mask_is_not_lost_by_a_cast() -> None:
+    """`convert` refuses masked arrays, also where a dtype is another reason."""
+    masked = np.ma.masked_array(SWAPPED, [True, False, True, False])
+    with pytest.raises(BufferError, match="mask"):
+        dlx.convert(masked, tvm_ffi, dtype="float32")
+
+
+def test_a_mapping_is_taken_while_jax_traces() -> None:
+    """As one dtype is."""
+    jax = requires("jax")
+    called = jax.jit(lambda x: dlx.convert(x, jax, dtype=CASTS) * 2)
+    assert called(np.ones(2, "float32")).tolist() == [2, 2]
+
+
+def test_tinygrad_takes_what_is_cast_before() -> None:
+    """It has no DLPack, and names types as C does."""
+    tensor = requires("tinygrad").Tensor
+    for cast, given in (("float32", np.arange(3.0)), ("int8", np.arange(3))):
+        made = dlx.convert(given, tensor, dtype=cast)
+        assert made.numpy().dtype == cast
+        assert made.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, UserDict, UserList
+from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,8 @@ LEFT = [
     "pl.LazyFrame({'a': [1]})",
     "pl.DataFrame({'a': [1], 'b': [0.5]})",
     "xr.DataArray(['a', 'b'])",
+    "ak.Array([[1], [2, 3]])",
+    "ak.Array(['a', 'b'])",
     "xr.Dataset({'a': ('i', [1, 2])})",
     "pa.array(['a', 'b'])",
     "pa.array(['a', 'b']).dictionary_encode()",
@@ -76,6 +79,7 @@ REFUSED = [
 def made(code: str) -> Any:
     """Make the object with its library."""
     names = {"pd": "pandas", "pl": "polars", "xr": "xarray", "pa": "pyarrow"}
+    names["ak"] = "awkward"
     requires("pyarrow")
     return eval(code, {code[:2]: requires(names[code[:2]])})
 
@@ -97,9 +101,28 @@ def test_a_column_without_numbers_stays(code: str) -> None:
     out = to_dlx([A, x])
     assert type(out[0]) is dlx.Tensor
     assert out[1] is x
-    with pytest.raises((BufferError, AttributeError, TypeError)) as refused:
+    with pytest.raises((BufferError, AttributeError, TypeError, ValueError)) as refused:
         to_dlx([A, x], strict=True)
     assert refused.value.__notes__[-1] == "at tree[1]"
+
+
+def test_a_dataclass_that_is_one_array_is_no_container() -> None:
+    """So is zarr's array."""
+
+    @dataclass
+    class Stored:
+        store: Any
+
+        dtype = property(lambda self: self.store.dtype)
+        shape = property(lambda self: self.store.shape)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array(self.store)
+
+    x = np.arange(3.0)
+    made = to_dlx({"x": Stored(x)})["x"]
+    assert type(made) is dlx.Tensor
+    assert made.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("code", REFUSED)

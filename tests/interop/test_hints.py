@@ -19,6 +19,7 @@ CASES = [
     ("scipy.sparse", "x = scipy.sparse.csr_matrix([[1, 2]])", "[[1, 2]]"),
     ("dask.array", "x = dask.array.ones(2)", "[1, 1]"),
     ("awkward", "x = awkward.Array([[1, 2], [3, 4]])", "[[1, 2], [3, 4]]"),
+    ("awkward", "x = awkward.Array([np.datetime64(5, 's')])", "[5]"),
     ("awkward", "numpy = np; x = awkward.Array(['b', 'a'])", "[1, 0]"),
     ("tinygrad", "x = tinygrad.Tensor([1, 2])", "[1, 2]"),
     (
@@ -51,7 +52,7 @@ from dlx._libraries.hints import tensor
 import {library}
 {make}
 advice = tensor(x).split("pass ")[1].removeprefix("one of them, ")
-advice = advice.split(" with ")[0].split(" if ")[0].split(", a number")[0]
+advice = advice.split(" with ")[0].split(" if ")[0].split(", a number")[0].split(", the least")[0]
 y = dlx.convert(eval(advice), np)
 assert y.tolist() == {expected}, y
 """

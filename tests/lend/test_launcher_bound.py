@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import functools
 from typing import Any
 
 import dlx
@@ -216,3 +217,10 @@ def test_the_longer_integers_of_c_may_be_addresses() -> None:
     x = np.zeros(2, "u1")
     dlx.launcher(memset, out=0)(x, 1, 2)
     assert x.tolist() == [1, 1]
+
+
+def test_functions_of_ctypes_without_a_name_are_named_by_their_type() -> None:
+    """No address stands in an error."""
+    for function in (ctypes.memmove, functools.partial(ctypes.memmove)):
+        with pytest.raises(ValueError, match=r"no parameter of \S*CFunctionType;"):
+            dlx.launcher(function, out="x")

@@ -90,6 +90,23 @@ class FrozenUnit(dlx.ExchangeMixin, exchange="data", pickle=True):
     unit: str = "1"
 
 
+class Needing(dlx.ExchangeMixin, exchange="data", pickle=True):
+    """One that no tensor alone makes."""
+
+    def __init__(self, data: Any, unit: str) -> None:
+        """Keep both."""
+        self.data, self.unit = data, unit
+
+
+class Importing(Needing):
+    """One that says how a tensor makes it."""
+
+    @classmethod
+    def __dlx_import__(cls, tensor: dlx.Tensor) -> Importing:
+        """Make it with no unit yet."""
+        return cls(tensor, "")
+
+
 class Choosy(dlx.ExchangeMixin, exchange="data", pickle=True):
     """One that refuses what arrives."""
 

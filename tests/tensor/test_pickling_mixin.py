@@ -16,9 +16,11 @@ from support.pickled_classes import (
     Data,
     Derived,
     FrozenUnit,
+    Importing,
     Labelled,
     LabelledSlots,
     More,
+    Needing,
     OwnCopy,
     Signal,
     Slotted,
@@ -147,6 +149,29 @@ def test_hooks_that_would_be_ignored_are_refused(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "name", ["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"]
+)
+def test_hooks_of_a_base_that_would_be_ignored_are_refused(name: str) -> None:
+    """dlx-share/README.md, Pickling: state is not lost without a word."""
+    base = type("Base", (), {name: lambda self, *arguments: None})
+    with pytest.raises(TypeError, match=f"Own has {name} of Base, which pickle=True"):
+        types.new_class(
+            "Own",
+            (base, dlx.ExchangeMixin),
+            {"exchange": "data", "pickle": True},
+        )
+
+
+def test_what_no_tensor_alone_makes_is_not_pickled() -> None:
+    """dlx-share/README.md, Pickling: nobody could read it."""
+    with pytest.raises(TypeError, match=r"needs more than a tensor.*__dlx_import__"):
+        pickle.dumps(Needing(ARRAY, "km"))
+    assert copy.copy(Needing(ARRAY, "km")).unit == "km"
+    made = pickle.loads(pickle.dumps(Importing(ARRAY, "km")))
+    assert (type(made), made.unit) == (Importing, "km")
+
+
 def test_a_subclass_defines_how_it_is_pickled() -> None:
     """dlx-share/README.md, Pickling: by `__reduce_ex__` alone."""
 
@@ -180,6 +205,12 @@ def test_attributes_beside_an_export_are_not_left_out() -> None:
     with pytest.raises(TypeError, match="has 'unit' beside what it exports"):
         pickle.dumps(Exporting(ARRAY, "km"))
     assert copy.copy(Exporting(ARRAY, "km")).unit == "km"
+
+    class Own(Exporting):
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return str, ("own",)
+
+    assert pickle.loads(pickle.dumps(Own(ARRAY, "km"))) == "own"
 
 
 @pytest.mark.parametrize("kind", [Bare, Unit])

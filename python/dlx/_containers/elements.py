@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["NUMBERS", "ROWS", "are_numbers", "of", "of_dtype", "of_table"]
+__all__ = ["NUMBERS", "ROWS", "are_numbers", "may_be_ragged", "of", "of_dtype", "of_table"]
 
 NUMBERS = "numbers"
 # What stands for numbers, or holds them.
@@ -113,6 +113,11 @@ def of(x: Any) -> str | None:
         return None
 
 
+def may_be_ragged(x: Any) -> bool:
+    """Whether an array may have rows of any length, by the library it is of."""
+    return type(x).__module__.partition(".")[0] == "awkward"
+
+
 # By Arrow's format strings; the first that begins so counts.
 _FORMATS = {
     "b": "booleans of one bit each",
@@ -125,6 +130,7 @@ _FORMATS = {
     "ts": "timestamps",
     "tD": "durations",
     "ti": "calendar intervals",
+    **dict.fromkeys(("_pli128", "_plu128"), "integers of 128 bits"),
     "+s": "structs, as a table has: pass one column",
     "+": "lists",
 }

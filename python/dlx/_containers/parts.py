@@ -30,8 +30,10 @@ def parts_of(tree: Any) -> list[Any] | None:
     parts = []
     if issubclass(kind, CONTAINERS):
         parts = [item for _, item in items_of(tree)]
-    elif not (hasattr(kind, "__dataclass_fields__") or with_parts(kind)):
+    elif not (with_parts(kind) or hasattr(kind, "__dataclass_fields__")):
         return None
+    elif all(hasattr(kind, name) for name in ("__array__", "dtype", "shape")):
+        return None  # one array, as of zarr
     for name in fields_of(tree):
         # An `init=False` field may be unset.
         if (value := getattr(tree, name, UNSET)) is not UNSET:

@@ -142,17 +142,17 @@ def _is_numpy(leaf: object) -> bool:
 
 def has_no_numbers(leaf: Any) -> bool:
     """Whether a leaf, which `convert` has refused, has no numbers for any library."""
+    from . import elements
+
     try:
         _core.from_dlpack(leaf)
     except BufferError:
-        from . import elements
-
         words = elements.of(leaf)
         return words is not None and not elements.are_numbers(words)
     except (AttributeError, TypeError):
         return True  # such as a Dataset of xarray, which has methods that only raise
     except Exception:
-        return False
+        return elements.may_be_ragged(leaf)
     return False
 
 

@@ -161,10 +161,11 @@ def _note(
 
 
 def _name(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
     # What binds C code may qualify a name by a class of its own, or not at all.
-    own = "__qualname__" if inspect.isroutine(function) else "__name__"
-    own = "__name__" if inspect.isbuiltin(function) else own
-    return getattr(function, own, None) or repr(function)
+    own = "__qualname__" if hasattr(function, "__code__") else "__name__"
+    return getattr(function, own, None) or _core.type_name(type(function))
 
 
 _Launched = _core.launched_type()

@@ -22,7 +22,9 @@ def _dtype(x: Any) -> DType:
         return DType(x.dtype)
     # tvm-ffi raises ValueError for those that it has no name for.
     except (AttributeError, TypeError, ValueError):
-        return from_dlpack(x).dtype
+        if hasattr(type(x), "__dlpack__"):
+            return from_dlpack(x).dtype
+        return DType(x.dtype.fmt)  # tinygrad, which has no DLPack, has codes of C
 
 
 def _by_library(made: Any, dtype: DType) -> Any:
@@ -84,6 +86,15 @@ def _cast(made: Any, dtype: DType, copy: bool | None) -> Any:
     return result
 
 
+def _is_known(dtype: Any) -> bool:
+    """Whether DLPack has a dtype of NumPy."""
+    try:
+        DType(dtype)
+    except (BufferError, TypeError, ValueError):
+        return False
+    return True
+
+
 def _is_castable(x: Any, detach: bool) -> bool:
     """Whether nothing but its dtype can be why ``x`` was refused.
 
@@ -95,7 +106,12 @@ def _is_castable(x: Any, detach: bool) -> bool:
     except BufferError:
         numpy = sys.modules.get("numpy")
         plain = [getattr(numpy, name, None) for name in ("ndarray", "memmap")]
-        return type(x) in plain and x.dtype.kind in "biufc"
+        dtype, kind = getattr(x, "dtype", None), getattr(numpy, "dtype", None)
+        if not isinstance(kind, type) or not isinstance(dtype, kind):
+            return False
+        # A subclass may have a mask, and be refused for it.
+        is_other = plain[0] not in type(x).__mro__ and not _is_known(dtype)
+        return (type(x) in plain or is_other) and dtype.kind in "biufc"
     except RuntimeError:  # by which JAX refuses those of less than a byte
         own = getattr(sys.modules.get("jax"), "Array", ())
         return isinstance(x, own) and _dtype(x).bits < 8
@@ -118,6 +134,21 @@ def _at_source(x: Any, dtype: DType, detach: bool) -> Any:
     return None
 
 
+def _own_dtype(x: Any, detach: bool) -> DType:
+    """Return the dtype of the elements, whatever an attribute says, if dlx takes them.
+
+    Those of another byte order are numbers of the same type.
+    """
+    try:
+        return _core.convert(x, _core.Tensor, detach=detach).dtype
+    except Exception:
+        dtype = getattr(x, "dtype", None)
+        native = getattr(dtype, "newbyteorder", lambda _: dtype)("=")
+        with suppress(BufferError, TypeError, ValueError):
+            return DType(native)
+        raise
+
+
 def convert(
     x: Any,
     to: Any,
@@ -132,8 +163,7 @@ def convert(
     how["share_readonly"] = share_readonly
     if isinstance(dtype, Mapping):
         casts = {DType(of): to for of, to in dtype.items()}
-        # The elements' own, whatever an attribute says.
-        dtype = casts.get(_core.convert(x, _core.Tensor, detach=detach).dtype)
+        dtype = casts.get(_own_dtype(x, detach))
         if dtype is None:
             return _core.convert(x, to, **how)
     dtype = DType(dtype)

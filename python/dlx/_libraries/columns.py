@@ -55,7 +55,8 @@ _POLARS = {
     "Python objects": "numpy.asarray(x.to_list(), dtype) with a numeric dtype",
     "nulls alone": "x.cast(polars.Float64).fill_null(value)",
     "missing": "x.fill_null(value), or x.drop_nulls()",
-    "several": "x.select(names) with columns of one dtype, or x.cast(dtype)",
+    "several": "x.select(names) with columns of one dtype, or x.cast(dtype) if all "
+    "have numbers",
     "": "x.cast(dtype) with a numeric dtype of polars",
 }
 _PYARROW = {
@@ -88,9 +89,9 @@ _PYARROW = {
 _XARRAY = {
     "strings": "pandas.factorize(x.data.ravel())[0].reshape(x.shape), a number for "
     "each and -1 for none",
-    "timestamps": "x.data.view('int64'), the least int64 for NaT",
-    "dates": "x.data.view('int64'), the least int64 for NaT",
-    "durations": "x.data.view('int64'), the least int64 for NaT",
+    "timestamps": "x.data.astype('int64'), the least int64 for NaT",
+    "dates": "x.data.astype('int64'), the least int64 for NaT",
+    "durations": "x.data.astype('int64'), the least int64 for NaT",
     "categories": "x.data.codes, a number for each",
     "missing": "x.data.to_numpy(dtype, na_value=value) with a numeric dtype",
     "Python objects": "x.data.astype(dtype) with a numeric dtype if each is a number",
@@ -98,8 +99,10 @@ _XARRAY = {
 }
 _AWKWARD = {
     "strings": "numpy.unique(x.to_numpy(), return_inverse=True)[1], a number for each",
-    "": "x.to_numpy() if rows are of one length, x['name'] of fields, or "
-    "awkward.fill_none(x, value)",
+    "timestamps": "x.to_numpy().astype('int64'), the least int64 for NaT",
+    "durations": "x.to_numpy().astype('int64'), the least int64 for NaT",
+    "": "x.to_numpy() if rows are of one length, awkward.flatten(x) if not, x['name'] "
+    "of fields, or awkward.fill_none(x, value)",
 }
 _KINDS = (
     ("pandas", "DataFrame", "table", _PANDAS),
@@ -114,7 +117,7 @@ _KINDS = (
     ("pyarrow", "Array", "column", _PYARROW),
     ("xarray", "DataArray", "wrapped array", _XARRAY),
     ("xarray", "Variable", "wrapped array", _XARRAY),
-    ("awkward", "Array", "ragged array", _AWKWARD),
+    ("awkward", "Array", "array of awkward", _AWKWARD),
 )
 
 
@@ -128,7 +131,7 @@ def advice(x: Any) -> str | None:
     for module, name, what, known in _KINDS:
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and isinstance(x, kind):
-            article = "an" if what == "index" else "a"
+            article = "an" if what[0] in "ai" else "a"
             return f"it is {article} {what}{_of(x, name, known)}"
     return None
 

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["named"]
 
 _SHORT = {
+    "Array": "jax.Array",
+    "Tensor": "torch.Tensor",
     "cp": "cupy",
     "jnp": "jax.numpy",
     "mlx": "mlx.core",
+    "ndarray": "numpy.ndarray",
     "np": "numpy",
     "pytorch": "torch",
     "tf": "tensorflow",
@@ -32,14 +35,14 @@ def named(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        module, _, attribute = name.rpartition(".")
-        found = getattr(named(module), attribute, None) if module else None
-        if isinstance(found, type):
-            return found
-        if (meant := module or _meant(name)) and meant != name:
-            error.add_note(f"did you mean {meant!r}?")
+        missing, (module, _, attribute) = error.name or name, name.rpartition(".")
+        if missing == name and module:
+            found = getattr(named(module), attribute, None)
+            if isinstance(found, type):
+                return found
+            error.add_note(f"did you mean {module!r}?")
+        elif f"{name}.".startswith(f"{missing}.") and (meant := _meant(missing)):
+            error.add_note(f"did you mean {meant + name[len(missing) :]!r}?")
         raise
 
 
@@ -47,4 +50,4 @@ def _meant(name: str) -> str | None:
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), _LIBRARIES, 1)
-    return _SHORT.get(name) or next(iter(close), None)
+    return _SHORT.get(name) or next((each for each in close if each != name), None)

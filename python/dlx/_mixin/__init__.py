@@ -58,9 +58,11 @@ class ExchangeMixin:
 
     With ``pickle=True``, a pickle of an instance holds the tensor without a copy, as
     for `dlx.Tensor`, and with ``exchange`` the other attributes. ``__dlx_import__``
-    makes the instance at the other end, which then gets these. A class with
-    ``__dlx_export__`` and more attributes is a ``TypeError``, unless it defines
-    ``__reduce_ex__``. Copies have all attributes in either case.
+    makes the instance at the other end, which then gets these. An instance with
+    ``__dlx_export__`` and more attributes is a ``TypeError``, and so is one of a class
+    that needs more than a tensor to be made; a subclass may define ``__reduce_ex__``.
+    A class with other hooks of ``pickle`` is refused. Copies have all attributes in
+    either case.
 
     The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
     ``Generic``, and extension types as further bases. The table of the class lives as

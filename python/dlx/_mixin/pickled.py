@@ -12,6 +12,7 @@ __all__ = ["beside", "check_pickle", "define_pickle", "reduce_ex", "state_of"]
 
 
 def reduce_ex(self: Any, protocol: int) -> Any:
+    _check_import(type(self))
     # What its tensor leaves (`dlx.pickling`), but for the type at the other end.
     arrive, fields = _core.from_dlpack(self).__reduce_ex__(protocol)
     version, _dlx, *rest = fields
@@ -32,10 +33,28 @@ def beside(x: Any) -> tuple[list[str], dict[str, Any]]:
     if name is None and others:  # Its memory may be in any of them.
         raise TypeError(
             f"{type(x).__qualname__} has {min(others)!r} beside what it exports, "
-            "which a pickle of the tensor leaves out; define __reduce_ex__, or name "
-            "what is exported by exchange="
+            "which a pickle of the tensor leaves out; define __reduce_ex__ in a "
+            "subclass, or name what is exported by exchange="
         )
     return same, others
+
+
+def _check_import(cls: Any) -> None:
+    """Refuse a class that no tensor alone makes, of which nobody could read a pickle.
+
+    Only the usual is looked at: a function in Python, and no import of its own.
+    """
+    init = cls.__init__
+    code = getattr(init, "__code__", None)
+    if code is None or cls.__dlx_import__.__func__.__module__ != __package__:
+        return
+    needed = code.co_argcount - len(init.__defaults__ or ())
+    if needed > 2 or code.co_kwonlyargcount > len(init.__kwdefaults__ or ()):
+        raise TypeError(
+            f"{cls.__qualname__} needs more than a tensor to be made, so nobody could "
+            "read its pickle; define a class method, def __dlx_import__(cls, tensor), "
+            "which then gets the other attributes"
+        )
 
 
 def state_of(x: object) -> dict[str, Any]:
@@ -75,12 +94,22 @@ def define_pickle(cls: type) -> None:
             type.__setattr__(cls, name, _copied)
 
 
+_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+_IMMUTABLE = 1 << 8  # of the flags of a type: no class statement made it
+
+
 def check_pickle(cls: type) -> None:
     """Refuse what pickles of the tensor alone would ignore."""
-    for name in ("__reduce__", "__getstate__", "__setstate__"):
-        if name in vars(cls):
+    for base in cls.__mro__:
+        if base.__flags__ & _IMMUTABLE:
+            continue  # the state of its C code is what is exported
+        for name in _HOOKS:
+            hook = vars(base).get(name, reduce_ex)
+            # That of `dataclass` keeps all fields, as is done here.
+            if hook is reduce_ex or getattr(hook, "__module__", "") == "dataclasses":
+                continue
             raise TypeError(
-                f"{cls.__qualname__} defines {name}, which pickle=True ignores; define "
-                "__reduce_ex__ in a subclass, or leave pickle=True out; attrs defines "
-                "it unless getstate_setstate=False"
+                f"{cls.__qualname__} has {name} of {base.__qualname__}, which "
+                "pickle=True ignores; define __reduce_ex__ in a subclass, or leave "
+                "pickle=True out; attrs defines it unless getstate_setstate=False"
             )

@@ -139,11 +139,12 @@ fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType>
 fn unknown(name: &str) -> PyErr {
     let advice = match name {
         "datetime64" | "timedelta64" => {
-            "; pass x.view('int64'), which counts their unit, the least int64 for NaT"
+            "; pass x.astype('int64'), which counts their unit, the least int64 for NaT"
         }
         "longdouble" => "; pass x.astype('float64')",
         "clongdouble" => "; pass x.astype('complex128')",
         "object" => "; pass x.astype(dtype), if all are numbers",
+        "str" | "bytes" => "; pass numpy.unique(x, return_inverse=True)[1], a number for each",
         "void" => "; pass a field, x['name'], or x.view(dtype) if all are of one dtype",
         _ => "",
     };
