@@ -31,11 +31,10 @@ def _target(kind: str, **fields: Any) -> Any:
     return Target(
         name="faulty",
         imports="from conformance import faulty",
-        make=f"lambda a: faulty.{kind}(np.array(a))",
         show="lambda x: x.data.copy()",
         address="lambda x: x.data.ctypes.data",
         type=f"faulty.{kind}",
-        **fields,
+        **{"make": f"lambda a: faulty.{kind}(np.array(a))", **fields},
     )
 
 
@@ -52,6 +51,23 @@ class InBytes(Array):
         for at in range(strides, strides + 8 * self.data.ndim, 8):
             ctypes.c_int64.from_address(at).value *= self.data.itemsize
         return capsule
+
+
+class Unowned(Array):
+    """Shares the array that it is made of, and exports memory that nobody keeps."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export what is at the address."""
+        import numpy as np
+
+        interface = self.data.__array_interface__
+        holder = type("Holder", (), {"__array_interface__": interface})()
+        return np.asarray(holder).__dlpack__(**keywords)
+
+
+def unowned() -> Any:
+    """Return a target whose exports keep nothing alive."""
+    return _target("Unowned", make="faulty.Unowned")
 
 
 def strides_in_bytes() -> Any:

@@ -86,3 +86,9 @@ def test_what_an_ended_process_said_has_no_gaps() -> None:
     [cause] = grave("freeing_twice", *only)
     assert len(cause.results) == len(only)
     assert not any("\0" in each.text for each in cause.results)
+
+
+def test_memory_that_an_export_does_not_keep_is_found() -> None:
+    """R15: also where the target shares its array, and NumPy hands the place out."""
+    [result] = report("unowned", "producer.memory.forgotten").results
+    assert (result.result, result.effect) == ("deviates", "memory freed")

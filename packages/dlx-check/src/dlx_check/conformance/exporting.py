@@ -12,8 +12,8 @@ import numpy as np
 
 from dlx_check import natives
 from dlx_check.conformance import structs
-from dlx_check.conformance.experiments import Lab, Untestable, settle
-from dlx_check.conformance.probe import NEWEST
+from dlx_check.conformance.experiments import Lab, Untestable, fitting, settle
+from dlx_check.conformance.probe import NEWEST, Tensor
 from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
 from dlx_check.conformance.records import UNNAMED, Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
@@ -219,9 +219,13 @@ class Export:
         if self.then == "forget":
             holder.clear()
             gc.collect()
-            others = [lab.ask(lab.part("make"), numbers("float32", (2, 3)) * 0)]
+            # One of these takes the place of freed memory. None is computed: an operand
+            # would leave the same numbers there, for NumPy keeps what it frees.
+            shape = fitting(Tensor(self.shape), lab.target.dimensions).shape
+            zeros = [np.zeros(shape, self.dtype) for _ in range(_ROUNDS)]
+            others = [lab.ask(lab.part("make"), each) for each in zeros]
             notes["kept"] = fields_of(managed, name, expected).equal
-            del others
+            del zeros, others
         if self.then in ("free", "change"):
             names = {**lab.target.names, "x": holder[0]}
             names["y"] = lab.ask(lab.part("make"), numbers("float32", (1,))).value
