@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from dlx_check import Report, run
-from dlx_check.conformance.results import Cause, causes
+from dlx_check.conformance.causes import Cause, causes
 from dlx_check.conformance.run import select
 
 FAULTY = "conformance.faulty"

@@ -10,7 +10,7 @@ from typing import Any
 
 from dlx_check.conformance.expect import freed
 from dlx_check.conformance.exporting import Export
-from dlx_check.conformance.results import STRIDES
+from dlx_check.conformance.result import STRIDES
 from dlx_check.conformance.suite.row import EFFECTS, Check
 
 __all__ = ["effect", "explained"]
