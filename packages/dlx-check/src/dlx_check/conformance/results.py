@@ -6,7 +6,8 @@ A report has one object on each line, by its "kind":
   the library), "dlx" (the version of dlx_check, which is dlx's), "python", "numpy",
   "platform" (strings), "checks" (a number).
 - `result`, one for each check, in the order of the suite: the fields of
-  `dlx_check.conformance.result.Result` under their names. "record" is what was seen (`dlx_check.conformance.records.Record`).
+  `dlx_check.conformance.result.Result` under their names. "record" is what was seen
+  (`dlx_check.conformance.records.Record`).
 - `footer`: "counts" (role to result to number), "causes" (lists of checks, in the order
   in which to mend them) and "seconds". A report without it is of a run that was cut
   off, and `Report.read` refuses it.
