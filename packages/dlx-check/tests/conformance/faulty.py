@@ -100,6 +100,37 @@ def leaking() -> Any:
     return _target("Array", take="faulty.keeping")
 
 
+def scribbling(x: Any, **keywords: Any) -> Array:
+    """Import a tensor, and write to its memory."""
+    import numpy as np
+
+    found = np.from_dlpack(x, **keywords)
+    if found.size and found.flags.c_contiguous:
+        ctypes.memset(found.ctypes.data, 0, found.itemsize)
+    return Array(found)
+
+
+def writing() -> Any:
+    """Return a target that writes to what it imports."""
+    return _target("Array", take="faulty.scribbling")
+
+
+class Copying(Array):
+    """It exports copies, and does not say so."""
+
+    def __dlpack__(self, *, copy: Any = None, **keywords: Any) -> Any:
+        """Export a copy."""
+        if copy is False:
+            raise BufferError
+        return self.data.copy().__dlpack__(**keywords)
+
+
+def copying() -> Any:
+    """Return a target that copies always."""
+    frozen = "faulty.Copying(np.frombuffer(bytes(24), np.float32))"
+    return _target("Copying", tensors={"read-only": frozen})
+
+
 def freeing() -> Any:
     """Return a target that deletes what it imports, and goes on to read it."""
     return _target("Array", take="faulty.forgetful")

@@ -645,6 +645,8 @@ def _adopt(managed: Any, versioned: bool, copy: Any, capsule: bool = False) -> A
         copies = copy is False and is_it(shape, strides, first)
         if copies and wrong(f"copies {kind} for copy=False on import"):
             return Array(data.copy(), dtype=dtype, owner=owner)
+    if shape == (5,) and wrong("writes to what it imports"):
+        data[...] = 0
     made = Array(data, dtype=dtype, owner=owner, readonly=readonly)
     if wrong("exports without READ_ONLY") and readonly:
         made.export = lambda versioned, *rest: Array.export(  # type: ignore[method-assign]

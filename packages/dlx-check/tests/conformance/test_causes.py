@@ -92,3 +92,29 @@ def test_memory_that_an_export_does_not_keep_is_found() -> None:
     """R15: also where the target shares its array, and NumPy hands the place out."""
     [result] = report("unowned", "producer.memory.forgotten").results
     assert (result.result, result.effect) == ("deviates", "memory freed")
+
+
+def test_a_consumer_that_writes_to_what_it_imports_is_named() -> None:
+    """R155: its elements differ, for it has changed them; no capsule has ended."""
+    only = "consumer.capsule.dropped", "consumer.memory.unwritten"
+    [cause] = grave("writing", *only)
+    assert [each.check for each in cause.results] == [
+        "consumer.memory.unwritten",
+        only[0],
+    ]
+    assert {each.text for each in cause.results} == {
+        "writes to the memory that it imports"
+    }
+    assert {each.requirements for each in cause.results} == {("R155",)}
+    assert {each.effect for each in cause.results} == {"wrong numbers"}
+    assert all(each.confirmed == "reproduced" for each in cause.results)
+
+
+def test_a_copy_is_not_called_unprotected() -> None:
+    """R37: nobody can write to what is protected; the flag is what is missing."""
+    [cause] = grave("copying", "producer.*")
+    names = [each.check for each in cause.results]
+    assert names == ["producer.copy.true.flag", "producer.copy.none"]
+    assert {e.text for e in cause.results} == {"copies, and IS_COPIED is not set"}
+    effects = {e.effect for e in report("copying", "producer.*").results if e.failed}
+    assert effects == {"metadata"}

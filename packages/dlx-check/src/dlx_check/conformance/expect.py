@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx_check.conformance.records import Record
+from dlx_check.conformance.result import WRITES
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,16 @@ deleted_anyway = Expectation("each deleter is called once", _deleted_once, True)
 """Also that of a tensor that the target refuses."""
 
 
+def _written(record: Record) -> str | None:
+    return WRITES if record.notes.get("writes") else None
+
+
+unwritten = Expectation("the producer's memory is as it was", _written)
+
+
 def _equal(record: Record) -> str | None:
+    if said := _written(record):
+        return said
     if unreadable := record.notes.get("cannot be read"):
         return f"is accepted and cannot be read: {unreadable}"
     if record.shown is None or record.shown.equal:

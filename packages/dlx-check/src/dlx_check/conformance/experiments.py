@@ -210,6 +210,9 @@ class Import:
         if given.capsules:
             names = [structs.capsule_name(each) for each in given.capsules]
             notes["used"] = all((name or "").startswith(USED) for name in names)
+        memory = given.memory
+        if not any(each.deleted for each in given.exports if each.memory is memory):
+            notes["writes"] = memory.written
         given.capsules.clear()
         shown = None
         if answer.error is None:

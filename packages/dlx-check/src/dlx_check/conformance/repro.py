@@ -20,6 +20,7 @@ from dlx_check.conformance.finalizing import Finalize
 from dlx_check.conformance.interfacing import ArrowDevice
 from dlx_check.conformance.probe import NEWEST, Tensor, known_to_numpy
 from dlx_check.conformance.records import Record
+from dlx_check.conformance.result import WRITES
 from dlx_check.conformance.structs import DTYPES, UNVERSIONED, VERSIONED
 from dlx_check.conformance.suite.row import Check
 
@@ -328,6 +329,9 @@ def _importing(
             f"try: {show}(x)",
             "except Exception as error: assert False, error",
         ]
+    if text == WRITES:
+        lines += ["own = a.copy()", f"x = {call}"]
+        return [*lines, "assert np.array_equal(a, own), a"]
     if text.startswith("shows ") and not isinstance(tensor.dtype, str):
         raise NoProgram  # NumPy cannot say what is right
     if text.startswith("shows ") and expect.freed(record.notes):

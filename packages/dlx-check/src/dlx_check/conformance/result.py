@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-__all__ = ["FAILED", "RESULTS", "STRIDES", "Result", "known"]
+__all__ = ["FAILED", "RESULTS", "STRIDES", "WRITES", "Result", "known"]
 
 RESULTS = (
     "meets",
@@ -23,6 +23,9 @@ FAILED = ("deviates", "crashes", "hangs")
 
 STRIDES = "strides count "
 """How the sentence begins that tells of strides: elements are wrong only by them."""
+
+WRITES = "writes to the memory that it imports"
+"""What is said of a consumer whose elements are wrong because it has changed them."""
 
 
 @dataclass(frozen=True)

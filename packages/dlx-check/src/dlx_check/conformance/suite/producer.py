@@ -89,6 +89,9 @@ readable = Expectation("its elements are those of the tensor", _readable)
 EITHER = capsule(VERSIONED, UNVERSIONED)
 LEGACY = either(capsule(UNVERSIONED), refused(BufferError))
 kept = Expectation("the memory stays", _kept)
+copied = expected(
+    "its elements are copied", lambda r: r.notes.get("shares") is False, ""
+)
 apart = note("shares", False, "the elements are copied", "shares memory")
 DELETED = all_of(EITHER, deleted(1))
 
@@ -313,6 +316,13 @@ _VERSIONS = (
 NEVER, ALWAYS = (("copy", False),), (("copy", True),)
 
 
+def _unasked(record: Record) -> str | None:
+    """Say what is wrong with a copy that nobody has asked for."""
+    if record.notes.get("shares") is not False:
+        return None
+    return marked.wrong(record) or "copies the elements"
+
+
 def _unmarked(record: Record) -> bool:
     return not (record.notes.get("shares") and _flag(record, COPIED))
 
@@ -417,7 +427,7 @@ _COPY = (
         "R49",
         MUST,
         Export(VERSION),
-        all_of(EITHER, shares),
+        all_of(EITHER, Expectation("the elements are shared", _unasked)),
         "metadata",
     ),
     *(
@@ -698,7 +708,8 @@ _KINDS = (
         "R40",
         SHOULD,
         Export(kind="read-only"),
-        refused(BufferError),
+        # Nobody can write to what is protected if its elements are copied.
+        either(copied, refused(BufferError)),
         "written though protected",
     ),
 )
