@@ -38,6 +38,9 @@ def _target(kind: str, **fields: Any) -> Any:
     )
 
 
+_KEPT: list[Any] = []
+
+
 class InBytes(Array):
     """Its strides count bytes, so a reader leaves its memory."""
 
@@ -51,6 +54,61 @@ class InBytes(Array):
         for at in range(strides, strides + 8 * self.data.ndim, 8):
             ctypes.c_int64.from_address(at).value *= self.data.itemsize
         return capsule
+
+
+class Keeping(Array):
+    """It keeps the array that it exports for ever, and no reference to itself."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        _KEPT.append(self.data)
+        return super().__dlpack__(**keywords)
+
+
+class KeepingCopies(Array):
+    """It keeps the copies that it makes for ever."""
+
+    def __dlpack__(self, *, copy: Any = None, **keywords: Any) -> Any:
+        """Export it, or a copy."""
+        if not copy:
+            return super().__dlpack__(copy=copy, **keywords)
+        _KEPT.append(self.data.copy())
+        return _KEPT[-1].__dlpack__(**keywords)
+
+
+class Bought(Array):
+    """What is made of it stays, whether it is exported or not."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep the array for ever."""
+        super().__init__(data)
+        _KEPT.append(data)
+
+
+def keeping_arrays() -> Any:
+    """Return a target that leaks what its tensors hold."""
+    return _target("Keeping")
+
+
+def keeping_shared_arrays() -> Any:
+    """Return a target that leaks the array that it was given."""
+    return _target("Keeping", make="faulty.Keeping")
+
+
+def keeping_copies() -> Any:
+    """Return a target that leaks its copies."""
+    return _target("KeepingCopies")
+
+
+def keeping_all() -> Any:
+    """Return a target whose tensors never end."""
+    return _target("Bought")
+
+
+def slow() -> Any:
+    """Return a target that takes a second for a large tensor."""
+    make = "lambda a: faulty.Array(np.array([float(each) for each in a.flat]))"
+    return _target("Array", make=make, timeout=0.5)
 
 
 class Unowned(Array):
@@ -73,9 +131,6 @@ def unowned() -> Any:
 def strides_in_bytes() -> Any:
     """Return a target whose strides count bytes."""
     return _target("InBytes")
-
-
-_KEPT: list[Any] = []
 
 
 def keeping(x: Any, **keywords: Any) -> Array:

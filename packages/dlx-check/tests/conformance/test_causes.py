@@ -118,3 +118,37 @@ def test_a_copy_is_not_called_unprotected() -> None:
     assert {e.text for e in cause.results} == {"copies, and IS_COPIED is not set"}
     effects = {e.effect for e in report("copying", "producer.*").results if e.failed}
     assert effects == {"metadata"}
+
+
+LEAKS = ("producer.memory.returned", "producer.memory.returned.copy")
+
+
+@pytest.mark.parametrize("name", ["arrays", "shared_arrays"])
+def test_an_array_that_an_export_leaks_is_found(name: str) -> None:
+    """R156: its own references are right, and so is the count of the tensor's."""
+    found = report(f"keeping_{name}", *LEAKS, "producer.references").results
+    said = {each.check: (each.result, each.effect) for each in found}
+    assert said["producer.references"][0] == "meets"
+    assert said[LEAKS[0]] == ("deviates", "leak")
+
+
+def test_copies_that_an_export_leaks_are_found() -> None:
+    """R156: what copy=True has made belongs to the consumer until the deleter."""
+    plain, copies = report("keeping_copies", *LEAKS).results
+    assert plain.result == "meets"
+    assert (copies.result, copies.effect) == ("deviates", "leak")
+    assert copies.fails_run
+
+
+def test_a_tensor_that_never_ends_is_no_leak_of_its_exports() -> None:
+    """README.md, Results: what was not observed is not called wrong."""
+    results = report("keeping_all", *LEAKS).results
+    said = "not-observable: what `make` returns keeps its memory"
+    assert [each.text for each in results] == [said, ""]
+
+
+def test_a_target_that_is_slow_does_not_hang_by_large_tensors() -> None:
+    """README.md, Results: it is untestable."""
+    results = report("slow", *LEAKS).results
+    said = "not-observable: `make` is too slow for large tensors"
+    assert {each.text for each in results} == {said}

@@ -15,12 +15,13 @@ from typing import Any
 from dlx_check.conformance import expect
 from dlx_check.conformance.calling import Refusals, ToObject
 from dlx_check.conformance.experiments import Import, Untestable, fitting
-from dlx_check.conformance.exporting import Export, Kinds, spoken
+from dlx_check.conformance.exporting import Export, Kinds
 from dlx_check.conformance.finalizing import Finalize
 from dlx_check.conformance.interfacing import ArrowDevice
 from dlx_check.conformance.probe import NEWEST, Tensor, known_to_numpy
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.result import WRITES
+from dlx_check.conformance.returning import spoken
 from dlx_check.conformance.structs import DTYPES, UNVERSIONED, VERSIONED
 from dlx_check.conformance.suite.row import Check
 

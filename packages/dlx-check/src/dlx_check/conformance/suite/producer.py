@@ -19,6 +19,7 @@ from dlx_check.conformance.expect import (
 from dlx_check.conformance.exporting import Export, Kinds, Method
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.records import Record, Struct
+from dlx_check.conformance.returning import Returned
 from dlx_check.conformance.structs import (
     COPIED,
     DTYPES,
@@ -32,6 +33,7 @@ from dlx_check.conformance.suite.row import CONFLICT, MUST, SHOULD, Check, of_ar
 __all__ = ["PRODUCER", "field", "readable"]
 
 VERSION = (("max_version", NEWEST),)
+NEVER, ALWAYS = (("copy", False),), (("copy", True),)
 
 
 def field(text: str, name: str, *values: object) -> Expectation:
@@ -93,6 +95,12 @@ copied = expected(
     "its elements are copied", lambda r: r.notes.get("shares") is False, ""
 )
 apart = note("shares", False, "the elements are copied", "shares memory")
+returned = note(
+    "kept",
+    False,
+    "the memory comes back",
+    "keeps the memory of what it exported, and nobody has it",
+)
 DELETED = all_of(EITHER, deleted(1))
 
 
@@ -223,6 +231,24 @@ _LIFE = (
         "memory freed",
     ),
     Check(
+        "producer.memory.returned",
+        "R156",
+        MUST,
+        Returned(VERSION),
+        returned,
+        "leak",
+        needs="producer.capsule.dropped",
+    ),
+    of_array_api(
+        "producer.memory.returned.copy",
+        "R156",
+        MUST,
+        Returned((*VERSION, *ALWAYS)),
+        returned,
+        "leak",
+        needs="producer.memory.returned",
+    ),
+    Check(
         "producer.references",
         "R17",
         SHOULD,
@@ -312,8 +338,6 @@ _VERSIONS = (
         "metadata",
     ),
 )
-
-NEVER, ALWAYS = (("copy", False),), (("copy", True),)
 
 
 def _unasked(record: Record) -> str | None:
