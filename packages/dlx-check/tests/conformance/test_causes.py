@@ -92,6 +92,7 @@ def test_memory_that_an_export_does_not_keep_is_found() -> None:
     """R15: also where the target shares its array, and NumPy hands the place out."""
     [result] = report("unowned", "producer.memory.forgotten").results
     assert (result.result, result.effect) == ("deviates", "memory freed")
+    assert result.confirmed == "reproduced"
 
 
 def test_a_consumer_that_writes_to_what_it_imports_is_named() -> None:
@@ -130,6 +131,7 @@ def test_an_array_that_an_export_leaks_is_found(name: str) -> None:
     said = {each.check: (each.result, each.effect) for each in found}
     assert said["producer.references"][0] == "meets"
     assert said[LEAKS[0]] == ("deviates", "leak")
+    assert found[0].confirmed == "reproduced"
 
 
 def test_copies_that_an_export_leaks_are_found() -> None:
@@ -138,6 +140,7 @@ def test_copies_that_an_export_leaks_are_found() -> None:
     assert plain.result == "meets"
     assert (copies.result, copies.effect) == ("deviates", "leak")
     assert copies.fails_run
+    assert copies.confirmed == "reproduced"
 
 
 def test_a_tensor_that_never_ends_is_no_leak_of_its_exports() -> None:
