@@ -578,6 +578,11 @@ def number_as_writable() -> Target:
     return _numpy("take", writable="lambda x: 1")
 
 
+def numpy_writable() -> Target:
+    """Return a target whose `writable` returns a bool of NumPy."""
+    return _written(writable="lambda x: np.bool_(x.flags.writeable)")
+
+
 def never_writable() -> Target:
     """Return a target that writes to what it calls read-only."""
     return _written(writable="lambda x: False")

@@ -264,3 +264,10 @@ def test_what_says_that_it_is_read_only_and_can_be_written_deviates() -> None:
     found = one("thawed", "consumer.read-only.kept")
     assert (found.result, found.effect) == ("deviates", "written though protected")
     assert found.text == "what is imported says that it is read-only, and is written to"
+
+
+def test_writable_may_return_a_bool_of_numpy() -> None:
+    """`help(Target)`: NumPy's comparisons return such."""
+    found = one("numpy_writable", "consumer.unversioned.writable")
+    said = "imports unversioned capsules as read-only"
+    assert (found.result, found.text) == ("fact", said)

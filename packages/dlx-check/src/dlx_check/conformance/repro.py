@@ -91,7 +91,7 @@ def _program(
         return importing(experiment, target, text, record, wanted), ending
     if isinstance(experiment, Export):
         return exporting(experiment, target, text, record, wanted), ending
-    if isinstance(experiment, Returned) and result == "deviates":
+    if isinstance(experiment, Returned):
         return returned(experiment, target), ending
     if isinstance(experiment, Kinds):
         kinds = target["cannot_export"]

@@ -82,8 +82,8 @@ class Returned:
         source = _zeros(lab, LARGE) if dict(keywords).get("copy") else None
 
         def export() -> Raised | None:
-            lab.step("exports a large tensor")
             x = _zeros(lab, LARGE) if source is None else source
+            lab.step("exports a large tensor")
             return lab.ask(dlpack, x, keywords).raised
 
         if raised := export():
@@ -91,10 +91,11 @@ class Returned:
         kept = _grows(export)
         if kept and source is None and _grows(lambda: _zeros(lab, LARGE)):
             raise Untestable("not-observable: what `make` returns keeps its memory")
-        return Record(notes={"kept": kept})
+        return Record(notes={"leaks": kept})
 
 
 def _zeros(lab: Lab, count: int) -> Any:
+    lab.step("makes a large tensor")
     shape = fitting(Tensor((count,)), lab.target.dimensions).shape
     return lab.make(np.zeros(shape, np.float32))
 

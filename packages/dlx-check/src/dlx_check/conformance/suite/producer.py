@@ -96,7 +96,7 @@ copied = expected(
 )
 apart = note("shares", False, "the elements are copied", "shares memory")
 returned = note(
-    "kept",
+    "leaks",
     False,
     "the memory comes back",
     "keeps the memory of what it exported, and nobody has it",
