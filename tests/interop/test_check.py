@@ -61,7 +61,9 @@ FINDINGS = {
         "consumer.byte-offset consumer.dtype.lanes consumer.scalar.set "
         "producer.capsule.pending-exception"
     ),
-    ("onnxruntime", "1.32.0"): "consumer.packed.float4_e2m1fn",
+    ("onnxruntime", "1.32.0"): (
+        "consumer.packed.float4_e2m1fn producer.memory.forgotten"
+    ),
     ("awkward", "2.14.0 on NumPy 2.5.5"): "consumer.scalar.null",
     ("nanoarrow", "0.9.0"): "consumer.capsule.renamed consumer.dtype.lanes",
 }

@@ -31,12 +31,14 @@ def _target(kind: str, **fields: Any) -> Any:
     return Target(
         name="faulty",
         imports="from conformance import faulty",
-        make=f"lambda a: faulty.{kind}(np.array(a))",
         show="lambda x: x.data.copy()",
         address="lambda x: x.data.ctypes.data",
         type=f"faulty.{kind}",
-        **fields,
+        **{"make": f"lambda a: faulty.{kind}(np.array(a))", **fields},
     )
+
+
+_KEPT: list[Any] = []
 
 
 class InBytes(Array):
@@ -54,12 +56,81 @@ class InBytes(Array):
         return capsule
 
 
+class Keeping(Array):
+    """It keeps the array that it exports for ever, and no reference to itself."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        _KEPT.append(self.data)
+        return super().__dlpack__(**keywords)
+
+
+class KeepingCopies(Array):
+    """It keeps the copies that it makes for ever."""
+
+    def __dlpack__(self, *, copy: Any = None, **keywords: Any) -> Any:
+        """Export it, or a copy."""
+        if not copy:
+            return super().__dlpack__(copy=copy, **keywords)
+        _KEPT.append(self.data.copy())
+        return _KEPT[-1].__dlpack__(**keywords)
+
+
+class Bought(Array):
+    """What is made of it stays, whether it is exported or not."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep the array for ever."""
+        super().__init__(data)
+        _KEPT.append(data)
+
+
+def keeping_arrays() -> Any:
+    """Return a target that leaks what its tensors hold."""
+    return _target("Keeping")
+
+
+def keeping_shared_arrays() -> Any:
+    """Return a target that leaks the array that it was given."""
+    return _target("Keeping", make="faulty.Keeping")
+
+
+def keeping_copies() -> Any:
+    """Return a target that leaks its copies."""
+    return _target("KeepingCopies")
+
+
+def keeping_all() -> Any:
+    """Return a target whose tensors never end."""
+    return _target("Bought")
+
+
+def slow() -> Any:
+    """Return a target that takes a second for a large tensor."""
+    make = "lambda a: faulty.Array(np.array([float(each) for each in a.flat]))"
+    return _target("Array", make=make, timeout=0.5)
+
+
+class Unowned(Array):
+    """Shares the array that it is made of, and exports memory that nobody keeps."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export what is at the address."""
+        import numpy as np
+
+        interface = self.data.__array_interface__
+        holder = type("Holder", (), {"__array_interface__": interface})()
+        return np.asarray(holder).__dlpack__(**keywords)
+
+
+def unowned() -> Any:
+    """Return a target whose exports keep nothing alive."""
+    return _target("Unowned", make="faulty.Unowned")
+
+
 def strides_in_bytes() -> Any:
     """Return a target whose strides count bytes."""
     return _target("InBytes")
-
-
-_KEPT: list[Any] = []
 
 
 def keeping(x: Any, **keywords: Any) -> Array:
@@ -82,6 +153,37 @@ def forgetful(x: Any, **keywords: Any) -> Array:
 def leaking() -> Any:
     """Return a target that never deletes what it imports."""
     return _target("Array", take="faulty.keeping")
+
+
+def scribbling(x: Any, **keywords: Any) -> Array:
+    """Import a tensor, and write to its memory."""
+    import numpy as np
+
+    found = np.from_dlpack(x, **keywords)
+    if found.size and found.flags.c_contiguous:
+        ctypes.memset(found.ctypes.data, 0, found.itemsize)
+    return Array(found)
+
+
+def writing() -> Any:
+    """Return a target that writes to what it imports."""
+    return _target("Array", take="faulty.scribbling")
+
+
+class Copying(Array):
+    """It exports copies, and does not say so."""
+
+    def __dlpack__(self, *, copy: Any = None, **keywords: Any) -> Any:
+        """Export a copy."""
+        if copy is False:
+            raise BufferError
+        return self.data.copy().__dlpack__(**keywords)
+
+
+def copying() -> Any:
+    """Return a target that copies always."""
+    frozen = "faulty.Copying(np.frombuffer(bytes(24), np.float32))"
+    return _target("Copying", tensors={"read-only": frozen})
 
 
 def freeing() -> Any:

@@ -532,6 +532,111 @@ def class_as_tensor() -> Target:
     return _numpy("take", cannot_export={"objects": "np.ndarray"})
 
 
+def no_profile() -> Target:
+    """Return a target that means to follow nothing."""
+    return _numpy("take", profiles="")
+
+
+def _written(**fields: Any) -> Target:
+    """Return a target that can write, with other fields."""
+    write = "lambda x, value: x.__setitem__((0,) * x.ndim, value)"
+    return _numpy("take", **{"write": write, **fields})
+
+
+def idle_write() -> Target:
+    """Return a target whose `write` does nothing."""
+    return _written(write="lambda x, value: None")
+
+
+def arity_of_make() -> Target:
+    """Return a target whose `make` has no parameter."""
+    return replace(_numpy("take"), make="lambda: 3")
+
+
+def arity_of_write() -> Target:
+    """Return a target whose `write` gets no value."""
+    return _written(write="lambda x: 3")
+
+
+def arity_of_take_on() -> Target:
+    """Return a target whose `take_on` gets no stream."""
+    return _numpy("take", take_on="lambda x: x")
+
+
+def null_address() -> Target:
+    """Return a target whose tensors are nowhere."""
+    return replace(_numpy("take"), address="lambda x: 0")
+
+
+def wild_address() -> Target:
+    """Return a target whose tensors are where no memory is."""
+    return replace(_numpy("take"), address="lambda x: 16")
+
+
+def number_as_writable() -> Target:
+    """Return a target whose `writable` returns a number."""
+    return _numpy("take", writable="lambda x: 1")
+
+
+def numpy_writable() -> Target:
+    """Return a target whose `writable` returns a bool of NumPy."""
+    return _written(writable="lambda x: np.bool_(x.flags.writeable)")
+
+
+def never_writable() -> Target:
+    """Return a target that writes to what it calls read-only."""
+    return _written(writable="lambda x: False")
+
+
+def always_writable() -> Target:
+    """Return a target that calls what is read-only writable."""
+    frozen = {"read-only": "np.frombuffer(bytes(24), np.float32)"}
+    return _written(writable="lambda x: True", tensors=frozen)
+
+
+def frozen(array: Any) -> Any:
+    """Make an array that is read-only."""
+    made = array.copy()
+    made.flags.writeable = False
+    return made
+
+
+def writable_frozen() -> Target:
+    """Return a target that calls what it cannot write to writable."""
+    return replace(_written(writable="lambda x: True"), make="hostile.frozen")
+
+
+def thawing(x: Any, **keywords: Any) -> Any:
+    """Import a tensor, and let it be written to."""
+    return _Thawed(take(x, **keywords))
+
+
+class _Thawed:
+    """A tensor that says that it is read-only, and can be written to."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep the array."""
+        self.array = array
+
+    def set(self, value: float) -> None:
+        """Write the first element."""
+        size = self.array.itemsize
+        ctypes.memset(self.array.ctypes.data, int(value), size)
+
+
+def thawed() -> Target:
+    """Return a target whose `writable` is right of all but its imports."""
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        take="hostile.thawing",
+        show="lambda x: x.array.copy()",
+        address="lambda x: x.array.ctypes.data",
+        write="lambda x, value: x.set(value)",
+        writable="lambda x: x.array.flags.writeable",
+    )
+
+
 def raising_address() -> Target:
     """Return a target whose own `address` raises AttributeError."""
     return replace(_numpy("take"), address="hostile.address")

@@ -235,11 +235,13 @@ class Array:
         if wrong("one struct for all") and hasattr(self, "last"):
             return self.last
         data = -self.data if self.lazy and not wrong("exports lazy") else self.data
-        data = kept(data.copy() if copies else data)
+        data = data.copy() if copies else data
+        if wrong("keeps its copies" if copies else "keeps what it exports"):
+            kept(data)
         if self.bits and not wrong("exports elements that are not packed"):
             codes = packed(bytes(data), self.bits)
             whole = np.frombuffer(codes, np.uint8)
-            data = kept(np.lib.stride_tricks.as_strided(whole, data.shape, (1,)))
+            data = np.lib.stride_tricks.as_strided(whole, data.shape, (1,))
         flags = READ_ONLY if self.readonly and not wrong("no READ_ONLY") else 0
         if copies and marks and not wrong("no IS_COPIED"):
             flags |= COPIED
@@ -286,6 +288,8 @@ class Array:
         made = Export(spec, View(where, dtype, strides), versioned)  # type: ignore[arg-type]
         if wrong("deleter needs the GIL"):
             made.struct.deleter = _NEEDS_GIL
+        _lent[:] = [each for each in _lent if not each[0].deleted]
+        _lent.append((made, data))
         self.last = made
         return made
 
@@ -323,6 +327,8 @@ class Array:
             self.data.fill(0)
 
 
+_lent: list[tuple[Export, Any]] = []
+"""The arrays of exports that nobody has deleted when the next is made."""
 _names: dict[str, int] = {}
 
 
@@ -645,6 +651,8 @@ def _adopt(managed: Any, versioned: bool, copy: Any, capsule: bool = False) -> A
         copies = copy is False and is_it(shape, strides, first)
         if copies and wrong(f"copies {kind} for copy=False on import"):
             return Array(data.copy(), dtype=dtype, owner=owner)
+    if shape == (5,) and wrong("writes to what it imports"):
+        data[...] = 0
     made = Array(data, dtype=dtype, owner=owner, readonly=readonly)
     if wrong("exports without READ_ONLY") and readonly:
         made.export = lambda versioned, *rest: Array.export(  # type: ignore[method-assign]

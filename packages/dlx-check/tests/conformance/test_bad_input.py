@@ -93,6 +93,41 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
         (f"{HOSTILE}:raising_kinds", "'1 / 0'}) raises ZeroDivisionError: division"),
         (f"{HOSTILE}:numbers_as_tensors", "}) is a int, which is no tensor"),
         (f"{HOSTILE}:class_as_tensor", "'np.ndarray'}) is a type, which is no tensor"),
+        (
+            f"{HOSTILE}:no_profile",
+            "profiles='') names none; expected some of dlpack, a",
+        ),
+        (
+            f"{HOSTILE}:idle_write",
+            "leaves the first element at 1.0; expected a functio",
+        ),
+        (f"{HOSTILE}:arity_of_make", "make='lambda: 3') takes (); expected (array)"),
+        (
+            f"{HOSTILE}:arity_of_write",
+            "'lambda x: 3') takes (x); expected (tensor, val",
+        ),
+        (f"{HOSTILE}:arity_of_take_on", "takes (x); expected (tensor, stream)"),
+        (
+            f"{HOSTILE}:null_address",
+            "address='lambda x: 0') returns 0; expected the add",
+        ),
+        (
+            f"{HOSTILE}:wild_address",
+            "returns 16, where no memory is; expected the addr",
+        ),
+        (f"{HOSTILE}:number_as_writable", "returns a int; expected True or False"),
+        (
+            f"{HOSTILE}:never_writable",
+            "returns False for what `write` changes; expected ",
+        ),
+        (
+            f"{HOSTILE}:always_writable",
+            "returns True for tensors['read-only']; expected",
+        ),
+        (
+            f"{HOSTILE}:writable_frozen",
+            "returns True for what `write` refuses: ValueErr",
+        ),
         (f"{HOSTILE}:wrong_setup", "RuntimeError: no runtime"),
         (f"{HOSTILE}:killing_parent", "the process that forks for the target has"),
     ],

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from dlx_check import Report, run
-from dlx_check.conformance.results import Cause, causes
+from dlx_check.conformance.causes import Cause, causes
 from dlx_check.conformance.run import select
 
 FAULTY = "conformance.faulty"
@@ -86,3 +86,72 @@ def test_what_an_ended_process_said_has_no_gaps() -> None:
     [cause] = grave("freeing_twice", *only)
     assert len(cause.results) == len(only)
     assert not any("\0" in each.text for each in cause.results)
+
+
+def test_memory_that_an_export_does_not_keep_is_found() -> None:
+    """R15: also where the target shares its array, and NumPy hands the place out."""
+    [result] = report("unowned", "producer.memory.forgotten").results
+    assert (result.result, result.effect) == ("deviates", "memory freed")
+    assert result.confirmed == "reproduced"
+
+
+def test_a_consumer_that_writes_to_what_it_imports_is_named() -> None:
+    """R155: its elements differ, for it has changed them; no capsule has ended."""
+    only = "consumer.capsule.dropped", "consumer.memory.unwritten"
+    [cause] = grave("writing", *only)
+    assert [each.check for each in cause.results] == [
+        "consumer.memory.unwritten",
+        only[0],
+    ]
+    assert {each.text for each in cause.results} == {
+        "writes to the memory that it imports"
+    }
+    assert {each.requirements for each in cause.results} == {("R155",)}
+    assert {each.effect for each in cause.results} == {"wrong numbers"}
+    assert all(each.confirmed == "reproduced" for each in cause.results)
+
+
+def test_a_copy_is_not_called_unprotected() -> None:
+    """R37: nobody can write to what is protected; the flag is what is missing."""
+    [cause] = grave("copying", "producer.*")
+    names = [each.check for each in cause.results]
+    assert names == ["producer.copy.true.flag", "producer.copy.none"]
+    assert {e.text for e in cause.results} == {"copies, and IS_COPIED is not set"}
+    effects = {e.effect for e in report("copying", "producer.*").results if e.failed}
+    assert effects == {"metadata"}
+
+
+LEAKS = ("producer.memory.returned", "producer.memory.returned.copy")
+
+
+@pytest.mark.parametrize("name", ["arrays", "shared_arrays"])
+def test_an_array_that_an_export_leaks_is_found(name: str) -> None:
+    """R156: its own references are right, and so is the count of the tensor's."""
+    found = report(f"keeping_{name}", *LEAKS, "producer.references").results
+    said = {each.check: (each.result, each.effect) for each in found}
+    assert said["producer.references"][0] == "meets"
+    assert said[LEAKS[0]] == ("deviates", "leak")
+    assert found[0].confirmed == "reproduced"
+
+
+def test_copies_that_an_export_leaks_are_found() -> None:
+    """R156: what copy=True has made belongs to the consumer until the deleter."""
+    plain, copies = report("keeping_copies", *LEAKS).results
+    assert plain.result == "meets"
+    assert (copies.result, copies.effect) == ("deviates", "leak")
+    assert copies.fails_run
+    assert copies.confirmed == "reproduced"
+
+
+def test_a_tensor_that_never_ends_is_no_leak_of_its_exports() -> None:
+    """README.md, Results: what was not observed is not called wrong."""
+    results = report("keeping_all", *LEAKS).results
+    said = "not-observable: what `make` returns keeps its memory"
+    assert [each.text for each in results] == [said, ""]
+
+
+def test_a_target_that_is_slow_does_not_hang_by_large_tensors() -> None:
+    """README.md, Results: it is untestable."""
+    results = report("slow", *LEAKS).results
+    said = "not-observable: `make` is too slow for large tensors"
+    assert {each.text for each in results} == {said}

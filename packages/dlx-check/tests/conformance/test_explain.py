@@ -126,3 +126,20 @@ def test_what_cannot_be_explained_is_exit_code_2(
     assert main(["check", "--explain", *arguments]) == 2
     assert says in capsys.readouterr().err
     assert "mylib" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "consumer.memory.unwritten",
+        "producer.memory.forgotten",
+        "producer.memory.returned",
+        "producer.memory.returned.copy",
+    ],
+)
+def test_what_is_seen_of_memory_has_a_program_that_judges(check: str) -> None:
+    """README.md: `--explain`; the program is what a reproduction would be."""
+    [row] = [each for each in CHECKS if each.id == check]
+    text, judges = program(row, NUMPY)
+    assert judges
+    assert "assert " in text

@@ -11,7 +11,8 @@ from typing import Any
 import dlx_check.conformance.reports
 import pytest
 from dlx_check import CutOff, Header, Report, Result, run
-from dlx_check.conformance.results import FORMAT, RESULTS
+from dlx_check.conformance.result import RESULTS
+from dlx_check.conformance.results import FORMAT
 from dlx_check.conformance.suite import CHECKS
 from dlx_check.conformance.suite.row import EFFECTS
 from support.optional_libraries import requires

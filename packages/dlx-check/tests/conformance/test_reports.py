@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from dlx_check import Report
 from dlx_check.cli import main
+from dlx_check.conformance.causes import by_effect, causes
 from dlx_check.conformance.records import UNNAMED
 from dlx_check.conformance.reports.badge import badge
 from dlx_check.conformance.reports.markdown import LIMIT, markdown
 from dlx_check.conformance.reports.order import unnamed
 from dlx_check.conformance.reports.text import describe, verdict
-from dlx_check.conformance.results import by_effect, causes
 from dlx_check.conformance.suite.row import EFFECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -257,3 +257,17 @@ def test_a_capsule_without_flags_does_not_meet_what_asks_for_one(flag: str) -> N
     found = one("unversioned", f"producer.{flag}")
     said = "not-observable: an unversioned capsule has no flags"
     assert (found.result, found.text) == ("untestable", said)
+
+
+def test_what_says_that_it_is_read_only_and_can_be_written_deviates() -> None:
+    """R42: what `writable` returns is compared with what `write` does."""
+    found = one("thawed", "consumer.read-only.kept")
+    assert (found.result, found.effect) == ("deviates", "written though protected")
+    assert found.text == "what is imported says that it is read-only, and is written to"
+
+
+def test_writable_may_return_a_bool_of_numpy() -> None:
+    """`help(Target)`: NumPy's comparisons return such."""
+    found = one("numpy_writable", "consumer.unversioned.writable")
+    said = "imports unversioned capsules as read-only"
+    assert (found.result, found.text) == ("fact", said)

@@ -15,9 +15,11 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from dlx_check.conformance.causes import causes
 from dlx_check.conformance.deviations import FILE, Deviations, Verdict, find
 from dlx_check.conformance.reports.order import likewise
-from dlx_check.conformance.results import FAILED, Report, Result, causes
+from dlx_check.conformance.result import FAILED, Result
+from dlx_check.conformance.results import Report
 from dlx_check.conformance.run import run, select
 from dlx_check.conformance.suite import SUITE
 from dlx_check.conformance.suite.row import Check

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from dlx_check.conformance.releases import admits, release, versions
-from dlx_check.conformance.results import FAILED, Report, Result
+from dlx_check.conformance.result import FAILED, Result
+from dlx_check.conformance.results import Report
 from dlx_check.conformance.suite import CHECKS, SUITE
 from dlx_check.conformance.target import CannotCheck
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx_check.conformance.records import Record
+from dlx_check.conformance.result import WRITES
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,16 @@ deleted_anyway = Expectation("each deleter is called once", _deleted_once, True)
 """Also that of a tensor that the target refuses."""
 
 
+def _written(record: Record) -> str | None:
+    return WRITES if record.notes.get("writes") else None
+
+
+unwritten = Expectation("the producer's memory is as it was", _written)
+
+
 def _equal(record: Record) -> str | None:
+    if said := _written(record):
+        return said
     if unreadable := record.notes.get("cannot be read"):
         return f"is accepted and cannot be read: {unreadable}"
     if record.shown is None or record.shown.equal:
@@ -252,11 +262,16 @@ def asked_of(method: str) -> Expectation:
     )
 
 
-immutable = expected(
-    "what is imported is read-only",
-    lambda r: r.shown is None or r.shown.writable is not True,
-    "what is imported says that it may be written",
-)
+def _immutable(record: Record) -> str | None:
+    writable = None if record.shown is None else record.shown.writable
+    if writable:
+        return "what is imported says that it may be written"
+    if writable is False and record.notes.get("affects"):
+        return "what is imported says that it is read-only, and is written to"
+    return None
+
+
+immutable = Expectation("what is imported is read-only", _immutable)
 
 
 def _said(text: str, writable: bool | None) -> Expectation:

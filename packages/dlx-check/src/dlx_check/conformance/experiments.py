@@ -127,7 +127,8 @@ class Lab:
         array = np.asarray(answer.value)
         writable = None
         if self.target.writable is not None:
-            writable = self.ask(self.part("writable"), tensor).value
+            said = self.ask(self.part("writable"), tensor).value
+            writable = None if said is None else bool(said)
         values = str(array.reshape(-1)[:8].tolist())
         # A library may lack the dtype, and take another with the same numbers.
         equal = np.ascontiguousarray(array).tobytes() == memory.expected
@@ -210,6 +211,9 @@ class Import:
         if given.capsules:
             names = [structs.capsule_name(each) for each in given.capsules]
             notes["used"] = all((name or "").startswith(USED) for name in names)
+        memory = given.memory
+        if not any(each.deleted for each in given.exports if each.memory is memory):
+            notes["writes"] = memory.written
         given.capsules.clear()
         shown = None
         if answer.error is None:

@@ -12,10 +12,17 @@ import numpy as np
 
 from dlx_check import natives
 from dlx_check.conformance import structs
-from dlx_check.conformance.experiments import Lab, Untestable, settle
-from dlx_check.conformance.probe import NEWEST
+from dlx_check.conformance.experiments import Lab, Untestable, fitting, settle
+from dlx_check.conformance.probe import NEWEST, Tensor
 from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
 from dlx_check.conformance.records import UNNAMED, Record
+from dlx_check.conformance.returning import (
+    LARGE,
+    Keywords,
+    dlpack,
+    released,
+    spoken,
+)
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
 from dlx_check.conformance.target import exports
 
@@ -25,14 +32,9 @@ __all__ = [
     "Kinds",
     "Method",
     "given",
-    "spoken",
 ]
 
-Keywords = tuple[tuple[str, Any], ...]
-
 _ROUNDS = 10
-_LARGE = 10 << 20
-"""Elements of a tensor whose memory an allocator gives back to the system."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +45,11 @@ class Given:
     expected: bytes | None
 
 
-def _dlpack(x: Any, keywords: Keywords) -> Any:
-    return x.__dlpack__(**dict(keywords))
-
-
 def _has_protocol(lab: Lab, x: Any) -> None:
     """Leave it to one row to tell of a type that has a table and no `__dlpack__`."""
     found = lab.ask(hasattr, x, "__dlpack__").value
     if found is False and structs.api_pointer(type(x)):
         raise Untestable("needs:table.protocol")
-
-
-def spoken(profiles: str, keywords: Keywords) -> Keywords:
-    """Leave `max_version` out where it is not known: consumers do so, too (R32)."""
-    if "array-api" in profiles.split():
-        return keywords
-    return tuple(each for each in keywords if each[0] != "max_version")
 
 
 def _place(x: Any) -> Any:
@@ -73,7 +64,7 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
 
 def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     """Make a tensor of the target: of a NumPy array, or of a kind that it names."""
-    if shape == (_LARGE,):
+    if shape == (LARGE,):
         return Given(lab.make(np.zeros(shape, np.dtype(dtype))), None)
     if not kind:
         dimensions = lab.target.dimensions
@@ -116,7 +107,7 @@ class Export:
 
     def run(self, lab: Lab) -> Record:
         """Do it."""
-        shape = (_LARGE,) if self.then == "free" else self.shape
+        shape = (LARGE,) if self.then == "free" else self.shape
         if self.then in ("free", "change") and not getattr(lab.target, self.then):
             raise Untestable(f"not-observable: the target has no `{self.then}`")
         source = given(lab, self.kind, self.dtype, shape)
@@ -132,7 +123,7 @@ class Export:
         source, holder = Given(None, source.expected), [x] * (1 + spare)
         before = _references([x])
         keywords = spoken(lab.target.profiles, self.keywords)
-        answer = lab.ask(_dlpack, x, keywords)
+        answer = lab.ask(dlpack, x, keywords)
         if answer.error is not None:
             return Record(raised=answer.raised, notes=notes)
         capsule = answer.value
@@ -199,7 +190,7 @@ class Export:
             return
         if self.then == "twice":
             again = lab.ask(
-                _dlpack, holder[0], spoken(lab.target.profiles, self.keywords)
+                dlpack, holder[0], spoken(lab.target.profiles, self.keywords)
             )
             if again.error is None and structs.capsule_name(again.value) == name:
                 other = structs.capsule_pointer(again.value, name)
@@ -219,9 +210,13 @@ class Export:
         if self.then == "forget":
             holder.clear()
             gc.collect()
-            others = [lab.ask(lab.part("make"), numbers("float32", (2, 3)) * 0)]
+            # One of these takes the place of freed memory. None is computed: an operand
+            # would leave the same numbers there, for NumPy keeps what it frees.
+            shape = fitting(Tensor(self.shape), lab.target.dimensions).shape
+            zeros = [np.zeros(shape, self.dtype) for _ in range(_ROUNDS)]
+            others = [lab.ask(lab.part("make"), each) for each in zeros]
             notes["kept"] = fields_of(managed, name, expected).equal
-            del others
+            del zeros, others
         if self.then in ("free", "change"):
             names = {**lab.target.names, "x": holder[0]}
             names["y"] = lab.ask(lab.part("make"), numbers("float32", (1,))).value
@@ -243,38 +238,13 @@ class Export:
 
 def _beside(lab: Lab, x: Any, keywords: Keywords) -> int:
     """Return where another export without `copy=` has its elements, 0 if none has."""
-    answer = lab.ask(_dlpack, x, keywords)
+    answer = lab.ask(dlpack, x, keywords)
     try:
         name = structs.capsule_name(answer.value) or ""
         managed = structs.managed_in(answer.value, name)
     except (TypeError, ValueError):
         return 0
     return int(first_of(managed.dl_tensor))
-
-
-_released: dict[tuple[str, Keywords], bool] = {}
-
-
-def released(lab: Lab, keywords: Keywords) -> bool:
-    """Return whether memory goes back to the system when its capsule is dropped.
-
-    It is tried once for each way of asking, because the tensor is large.
-    """
-    asked = lab.target.name, keywords
-    if asked not in _released:
-        _released[asked] = _given_back(lab, keywords)
-    return _released[asked]
-
-
-def _given_back(lab: Lab, keywords: Keywords) -> bool:
-    x = lab.make(np.zeros((_LARGE,), np.float32))
-    answer = lab.ask(_dlpack, x, keywords)
-    name = structs.capsule_name(answer.value) or ""
-    managed = structs.managed_in(answer.value, name)
-    where = first_of(managed.dl_tensor)
-    answer.value = x = None
-    settle(lambda: not readable(where))
-    return not readable(where)
 
 
 _STEPS = {
@@ -315,7 +285,7 @@ class Kinds:
                 continue
             x, made.value = made.value, None
             _has_protocol(lab, x)
-            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, _VERSION))
+            answer = lab.ask(dlpack, x, spoken(lab.target.profiles, _VERSION))
             if answer.error is not None:
                 raised = answer.raised
                 assert raised is not None

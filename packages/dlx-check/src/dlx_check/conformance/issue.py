@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlx_check.conformance.causes import causes
 from dlx_check.conformance.reports.order import likewise
 from dlx_check.conformance.reports.text import file_name, plain
-from dlx_check.conformance.results import Report, Result, causes
+from dlx_check.conformance.result import Result
+from dlx_check.conformance.results import Report
 
 __all__ = ["write"]
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlx_check.conformance.expect import freed
+from dlx_check.conformance.expect import freed, unwritten
 from dlx_check.conformance.exporting import Export
-from dlx_check.conformance.results import STRIDES
+from dlx_check.conformance.result import STRIDES, WRITES
 from dlx_check.conformance.suite.row import EFFECTS, Check
 
 __all__ = ["effect", "explained"]
 
 _EFFECTS = (
     (STRIDES, "wrong numbers"),
+    (WRITES, "wrong numbers"),
     ("exports other elements", "wrong numbers"),
     ("shows ", "wrong numbers"),
     ("is accepted and cannot be read", "refusal"),
@@ -60,6 +61,8 @@ def explained(
         return own
     if text.startswith(STRIDES):
         return "R92", "strides count elements"
+    if text == WRITES:
+        return "R155", unwritten.text
     if isinstance(check.experiment, Export) and check.experiment.keywords:
         # The keyword is not known, whatever its value asks for.
         raised = record.get("raised") or {}

@@ -143,6 +143,7 @@ class Memory:
         self._fill(named)
         self.expected = self.values()
         """What a consumer has to see; the deleter overwrites the memory."""
+        self._laid_out = self.bytes.tobytes()
 
     @property
     def data(self) -> int:
@@ -187,6 +188,11 @@ class Memory:
             data = self.bytes[self.first :][: self.size - ROOM - self.first]
             return unpacked(data.tobytes(), self.bits, math.prod(self.shape))
         return bytes(self.elements.tobytes())
+
+    @property
+    def written(self) -> bool:
+        """Return whether a byte of the pages is not as it was laid out."""
+        return self.bytes.tobytes() != self._laid_out
 
     def change(self) -> None:
         """Write other elements, as the owner of the memory may."""

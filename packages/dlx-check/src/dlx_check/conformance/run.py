@@ -28,7 +28,8 @@ from dlx_check.conformance.records import Record
 from dlx_check.conformance.releases import release
 from dlx_check.conformance.repro import programs
 from dlx_check.conformance.requirements import requirements
-from dlx_check.conformance.results import FAILED, Header, Report, Result
+from dlx_check.conformance.result import FAILED, Result
+from dlx_check.conformance.results import Header, Report
 from dlx_check.conformance.structs import UNVERSIONED
 from dlx_check.conformance.suite import CHECKS, NOT_CHECKABLE, SUITE
 from dlx_check.conformance.suite.row import Check

@@ -200,6 +200,10 @@ def wrong(target: Target) -> str:
             ):
                 what = "a kind and an expression, as text, or a function"
                 return f"{name}={{{kind!r}: {made!r}}}) is not {what}"
+    if not target.profiles.split():
+        return f"profiles={target.profiles!r}) names none; expected some of " + (
+            ", ".join(_PROFILES)
+        )
     for name, words, known in (
         ("profiles", target.profiles.split(), _PROFILES),
         ("tensors", target.tensors, _TENSORS),

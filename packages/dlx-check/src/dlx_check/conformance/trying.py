@@ -6,10 +6,14 @@ description does wrong a fault of the suite.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
+from dlx_check.conformance.reading import readable
 from dlx_check.conformance.target import Expression, Target, exports, meant
 from dlx_check.errors import described
 
@@ -21,7 +25,7 @@ def misspelled(target: Target) -> str:
 
     Whatever else they raise is for the checks to judge.
     """
-    if fault := _unreadable(target):
+    if fault := _unreadable(target) or _uncallable(target):
         return fault
     if target.dimensions not in range(_MOST + 1):
         return f"dimensions={target.dimensions!r}); expected 0 to {_MOST}"
@@ -37,10 +41,9 @@ def misspelled(target: Target) -> str:
         shown = _tried(target, "show", tensor)
         if target.show is not None and shown is None:
             return _unshown(target, tensor)
-        for field in ("writable", "view"):
-            _tried(target, field, tensor)
+        _tried(target, "view", tensor)
         where = _tried(target, "address", tensor)
-        _tried(target, "write", tensor, 0)
+        unwritten = _unwritten(target, tensor)
     except _Misspelled as fault:
         return str(fault)
     ndarray, kind = target.names["np"].ndarray, None
@@ -51,6 +54,12 @@ def misspelled(target: Target) -> str:
         if found is not None and not isinstance(found, expected):
             of, expression = type(found).__name__, getattr(target, field)
             return f"{field}={expression!r}) returns a {of}; expected {what}"
+    if where is not None and (where <= 0 or not readable(where)):
+        nowhere = ", where no memory is" if where else ""
+        what = f"returns {where}{nowhere}; expected the address of the first element"
+        return f"address={target.address!r}) {what}"
+    if unwritten:
+        return unwritten
     try:
         kind = target.value(target.type)
     except Exception as error:
@@ -83,6 +92,36 @@ def _unreadable(target: Target) -> str:
     return ""
 
 
+def _uncallable(target: Target) -> str:
+    """Say which function cannot be called as the checks call it."""
+    for field, accepted in _CALLED.items():
+        expression = getattr(target, field)
+        try:
+            signature = inspect.signature(target.value(expression))
+        except Exception:
+            continue  # None, or what tells no signature
+        try:
+            signature.bind(*accepted)
+        except TypeError:
+            takes, expected = ", ".join(signature.parameters), ", ".join(accepted)
+            return f"{field}={expression!r}) takes ({takes}); expected ({expected})"
+    return ""
+
+
+_CALLED = {
+    "make": ("array",),
+    "take": ("tensor",),
+    "take_on": ("tensor", "stream"),
+    "take_cuda": ("tensor",),
+    "on_device": ("address", "stream", "device"),
+    "work_on": ("stream",),
+    "show": ("tensor",),
+    "address": ("tensor",),
+    "write": ("tensor", "value"),
+    "writable": ("tensor",),
+    "view": ("tensor",),
+}
+"""What the checks pass to the functions of a target."""
 _STATEMENTS = ("free", "change")
 _MOST = 8  # dimensions of a target that has a number of its own
 
@@ -94,6 +133,33 @@ def _unshown(target: Target, tensor: Any) -> str:
     except Exception as error:
         return f"show={target.show!r}) raises {described(error)}"
     return f"show={target.show!r}) returns None; expected an array of NumPy"
+
+
+def _unwritten(target: Target, tensor: Any) -> str:
+    """Say whether `write` does nothing, or `writable` something else than it says."""
+    writable = _tried(target, "writable", tensor)
+    says = f"writable={target.writable!r}) returns"
+    if not isinstance(writable, _TRUTHS):
+        return f"{says} a {type(writable).__name__}; expected True or False"
+    _tried(target, "write", tensor, 0)
+    if target.write is None:
+        return ""
+    try:
+        target.value(target.write)(tensor, 0)
+    except Exception as error:
+        if not writable:
+            return ""
+        return f"{says} True for what `write` refuses: {described(error)}"
+    shown = _tried(target, "show", tensor)
+    if isinstance(shown, np.ndarray) and any(first := shown.reshape(-1)[:1]):
+        what = f"leaves the first element at {first[0]}; expected a function that sets"
+        return f"write={target.write!r}) {what} it"
+    if writable is False:
+        return f"{says} False for what `write` changes; expected True"
+    return ""
+
+
+_TRUTHS = bool, np.bool_, type(None)
 
 
 class _Misspelled(Exception):
@@ -150,7 +216,20 @@ def useless(target: Target) -> str:
             return f"{place} raises {described(error)}; expected a tensor"
         if not exports(made):
             return f"{place} is a {type(made).__name__}, which is no tensor"
-    return _unseen(target)
+    return _unprotected(target) or _unseen(target)
+
+
+def _unprotected(target: Target) -> str:
+    """Say whether `writable` calls writable what `tensors` calls read-only."""
+    try:
+        frozen = target.tensor(target.tensors["read-only"])
+        writable = target.value(target.writable)(frozen)
+    except Exception:
+        return ""  # there is none, or a check says so
+    if not writable:
+        return ""
+    what = f"returns {writable} for tensors['read-only']; expected False"
+    return f"writable={target.writable!r}) {what}"
 
 
 def _unseen(target: Target) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dlx_check.conformance.reports.order import tally
-from dlx_check.conformance.results import FAILED, Report
+from dlx_check.conformance.result import FAILED
+from dlx_check.conformance.results import Report
 
 __all__ = ["badge"]
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dlx_check.conformance.causes import by_effect
 from dlx_check.conformance.reports.order import level
 from dlx_check.conformance.reports.text import plain
-from dlx_check.conformance.results import (
-    FAILED,
-    Header,
-    Report,
-    Result,
-    by_effect,
-)
+from dlx_check.conformance.result import FAILED, Result
+from dlx_check.conformance.results import Header, Report
 
 __all__ = ["Change", "Comparison", "compare"]
 

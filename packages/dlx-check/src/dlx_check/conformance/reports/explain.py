@@ -100,6 +100,8 @@ def _supposed(check: Check) -> Iterator[Record]:
     yield replace(plain, shown=Shown((6,), "float32", "[]", False, True))
     yield replace(plain, asked=(Asked("__dlpack__", {}),))
     yield replace(plain, notes={"name": UNVERSIONED})
+    for noted in ({"leaks": True}, {"writes": True}, {"kept": False}):
+        yield replace(plain, notes={"name": name, **noted})
     yield replace(plain, struct=struct)
     yield replace(plain, struct=replace(struct, equal=False))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from dlx_check.conformance.causes import by_effect, causes
 from dlx_check.conformance.reports.order import (
     NONE_KNOWN,
     Known,
@@ -18,7 +19,8 @@ from dlx_check.conformance.reports.order import (
     likewise,
     roles,
 )
-from dlx_check.conformance.results import Header, Report, Result, by_effect, causes
+from dlx_check.conformance.result import Result
+from dlx_check.conformance.results import Header, Report
 
 __all__ = ["LIMIT", "markdown"]
 

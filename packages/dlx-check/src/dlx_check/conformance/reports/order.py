@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dlx_check.conformance.records import UNNAMED
-from dlx_check.conformance.results import RESULTS, Report, Result
+from dlx_check.conformance.result import RESULTS, Result
+from dlx_check.conformance.results import Report
 
 __all__ = [
     "NONE_KNOWN",

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from dlx_check.conformance.causes import causes
 from dlx_check.conformance.reports.badge import badge
 from dlx_check.conformance.reports.order import (
     NONE_KNOWN,
@@ -25,7 +26,8 @@ from dlx_check.conformance.reports.order import (
     roles,
 )
 from dlx_check.conformance.reports.text import file_name
-from dlx_check.conformance.results import RESULTS, Report, Result, causes
+from dlx_check.conformance.result import RESULTS, Result
+from dlx_check.conformance.results import Report
 from dlx_check.conformance.suite.row import EFFECTS
 
 __all__ = ["write"]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from dlx_check.conformance.causes import Cause, causes
 from dlx_check.conformance.reports.order import (
     columns,
     level,
@@ -14,7 +15,8 @@ from dlx_check.conformance.reports.order import (
     roles,
     unnamed,
 )
-from dlx_check.conformance.results import Cause, Report, Result, causes
+from dlx_check.conformance.result import Result
+from dlx_check.conformance.results import Report
 
 __all__ = ["describe", "file_name", "plain", "verdict"]
 

@@ -58,6 +58,14 @@ _LIFE = (
     Check(
         "consumer.capsule.renamed", "R7", MUST, Import(), expect.used, "memory freed"
     ),
+    Check(
+        "consumer.memory.unwritten",
+        "R155",
+        MUST,
+        Import(Tensor((5,))),
+        expect.unwritten,
+        "wrong numbers",
+    ),
     Check("consumer.capsule.dropped", "R18", MUST, Import(), equal, "memory freed"),
     Check("consumer.deleter.once", "R8", MUST, Import(), deleted_once, "leak"),
     Check(

@@ -19,6 +19,7 @@ from dlx_check.conformance.expect import (
 from dlx_check.conformance.exporting import Export, Kinds, Method
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.records import Record, Struct
+from dlx_check.conformance.returning import Returned
 from dlx_check.conformance.structs import (
     COPIED,
     DTYPES,
@@ -32,6 +33,7 @@ from dlx_check.conformance.suite.row import CONFLICT, MUST, SHOULD, Check, of_ar
 __all__ = ["PRODUCER", "field", "readable"]
 
 VERSION = (("max_version", NEWEST),)
+NEVER, ALWAYS = (("copy", False),), (("copy", True),)
 
 
 def field(text: str, name: str, *values: object) -> Expectation:
@@ -89,7 +91,16 @@ readable = Expectation("its elements are those of the tensor", _readable)
 EITHER = capsule(VERSIONED, UNVERSIONED)
 LEGACY = either(capsule(UNVERSIONED), refused(BufferError))
 kept = Expectation("the memory stays", _kept)
+copied = expected(
+    "its elements are copied", lambda r: r.notes.get("shares") is False, ""
+)
 apart = note("shares", False, "the elements are copied", "shares memory")
+returned = note(
+    "leaks",
+    False,
+    "the memory comes back",
+    "keeps the memory of what it exported, and nobody has it",
+)
 DELETED = all_of(EITHER, deleted(1))
 
 
@@ -220,6 +231,24 @@ _LIFE = (
         "memory freed",
     ),
     Check(
+        "producer.memory.returned",
+        "R156",
+        MUST,
+        Returned(VERSION),
+        returned,
+        "leak",
+        needs="producer.capsule.dropped",
+    ),
+    of_array_api(
+        "producer.memory.returned.copy",
+        "R156",
+        MUST,
+        Returned((*VERSION, *ALWAYS)),
+        returned,
+        "leak",
+        needs="producer.memory.returned",
+    ),
+    Check(
         "producer.references",
         "R17",
         SHOULD,
@@ -310,7 +339,12 @@ _VERSIONS = (
     ),
 )
 
-NEVER, ALWAYS = (("copy", False),), (("copy", True),)
+
+def _unasked(record: Record) -> str | None:
+    """Say what is wrong with a copy that nobody has asked for."""
+    if record.notes.get("shares") is not False:
+        return None
+    return marked.wrong(record) or "copies the elements"
 
 
 def _unmarked(record: Record) -> bool:
@@ -417,7 +451,7 @@ _COPY = (
         "R49",
         MUST,
         Export(VERSION),
-        all_of(EITHER, shares),
+        all_of(EITHER, Expectation("the elements are shared", _unasked)),
         "metadata",
     ),
     *(
@@ -698,7 +732,8 @@ _KINDS = (
         "R40",
         SHOULD,
         Export(kind="read-only"),
-        refused(BufferError),
+        # Nobody can write to what is protected if its elements are copied.
+        either(copied, refused(BufferError)),
         "written though protected",
     ),
 )
