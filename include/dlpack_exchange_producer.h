@@ -578,14 +578,13 @@ static inline PyObject *dlx__from(PyObject *like) {
 static inline PyObject *dlx_export_like(DLManagedTensorVersioned *managed, PyObject *like) {
     const DLDataType dtype = managed->dl_tensor.dtype;
     PyObject *holder, *from, *result = NULL;
-    dlx__type room;
-    const dlx__type *type = like != NULL ? dlx__lookup(Py_TYPE(like), &room) : NULL;
-    if (like != NULL && type == NULL) {
+    dlx__type type = {NULL, 0, NULL, 0, 0, NULL};
+    if (like != NULL && dlx__lookup(Py_TYPE(like), &type) < 0) {
         dlx_delete(managed);
         return NULL;
     }
-    if (type != NULL && type->api != NULL && type->api->managed_tensor_to_py_object_no_sync != NULL)
-        return dlx__by_to_py(type->api, managed);
+    if (type.api != NULL && type.api->managed_tensor_to_py_object_no_sync != NULL)
+        return dlx__by_to_py(type.api, managed);
     holder = dlx_object(managed);
     if (holder == NULL) dlx_delete(managed);
     if (holder == NULL || like == NULL) return holder;
@@ -610,11 +609,10 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
                                  const int64_t *shape, DLManagedTensorVersioned **out) {
     DLPackManagedTensorAllocator allocate = dlx_cpu_allocate;
     DLTensor t = {NULL, device, ndim, dtype, (int64_t *)(uintptr_t)shape, NULL, 0};
-    dlx__type room;
-    const dlx__type *type = like != NULL ? dlx__lookup(Py_TYPE(like), &room) : NULL;
-    if (like != NULL && type == NULL) return -1;
-    if (type != NULL && type->api != NULL && type->api->managed_tensor_allocator != NULL)
-        allocate = type->api->managed_tensor_allocator;
+    dlx__type type = {NULL, 0, NULL, 0, 0, NULL};
+    if (like != NULL && dlx__lookup(Py_TYPE(like), &type) < 0) return -1;
+    if (type.api != NULL && type.api->managed_tensor_allocator != NULL)
+        allocate = type.api->managed_tensor_allocator;
     if (allocate(&t, out, NULL, dlx__set_error) == 0) return 0;
     if (PyErr_Occurred()) return -1;
     return DLX__REFUSE(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));

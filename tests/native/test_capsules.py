@@ -137,6 +137,20 @@ def test_what_is_no_tensor_is_named_in_a_type_error(image: Any, thing: object) -
         image.look(thing)
 
 
+def test_a_class_that_describes_itself_is_named_in_its_words(image: Any) -> None:
+    """In Python: it runs without the exception that is replaced."""
+
+    class Named(type):
+        def __repr__(cls) -> str:
+            return "".join(["a ", "class"])
+
+    class Own(metaclass=Named):
+        pass
+
+    with pytest.raises(TypeError, match=r"^x: it is of a class, expected is a tensor"):
+        image.look(Own())
+
+
 def test_an_exception_of_a_deleter_is_unraisable(
     image: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,8 @@ def test_what_has_a_mask_is_refused(image: Any) -> None:
         for flags, advice in ((0, r"filled\(value\)$"), (1, "data, without it$")):
             with pytest.raises(BufferError, match=rf"has a mask, .*; pass x\.{advice}"):
                 image.look(masked, flags)
+        with pytest.raises(BufferError, match=r"^it has a mask, .*; pass x\.filled"):
+            image.import_like(masked, None)
     # What a kernel fills would be lost in a copy; of the memory it is not.
     assert image.look(masked.data, 1)[0] == masked.ctypes.data
 
