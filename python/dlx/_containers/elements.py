@@ -8,7 +8,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["NUMBERS", "ROWS", "are_numbers", "may_be_ragged", "of", "of_dtype", "of_table"]
+__all__ = [
+    "NUMBERS",
+    "ROWS",
+    "are_numbers",
+    "may_be_ragged",
+    "of",
+    "of_dtype",
+    "of_table",
+]
 
 NUMBERS = "numbers"
 # What stands for numbers, or holds them.

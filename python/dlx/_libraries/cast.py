@@ -22,9 +22,9 @@ def _dtype(x: Any) -> DType:
         return DType(x.dtype)
     # tvm-ffi raises ValueError for those that it has no name for.
     except (AttributeError, TypeError, ValueError):
-        if hasattr(type(x), "__dlpack__"):
-            return from_dlpack(x).dtype
-        return DType(x.dtype.fmt)  # tinygrad, which has no DLPack, has codes of C
+        if not hasattr(type(x), "__dlpack__") and hasattr(x.dtype, "fmt"):
+            return DType(x.dtype.fmt)  # tinygrad, which has no DLPack, has codes of C
+        return from_dlpack(x).dtype
 
 
 def _by_library(made: Any, dtype: DType) -> Any:
