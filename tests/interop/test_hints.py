@@ -52,7 +52,8 @@ from dlx._libraries.hints import tensor
 import {library}
 {make}
 advice = tensor(x).split("pass ")[1].removeprefix("one of them, ")
-advice = advice.split(" with ")[0].split(" if ")[0].split(", a number")[0].split(", the least")[0]
+for rest in " with ", " if ", ", a number", ", the least":
+    advice = advice.partition(rest)[0]
 y = dlx.convert(eval(advice), np)
 assert y.tolist() == {expected}, y
 """

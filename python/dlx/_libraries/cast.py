@@ -106,8 +106,9 @@ def _is_castable(x: Any, detach: bool) -> bool:
     except BufferError:
         numpy = sys.modules.get("numpy")
         plain = [getattr(numpy, name, None) for name in ("ndarray", "memmap")]
-        dtype, kind = getattr(x, "dtype", None), getattr(numpy, "dtype", None)
-        if not isinstance(kind, type) or not isinstance(dtype, kind):
+        kind = getattr(numpy, "dtype", None)
+        dtype: Any = getattr(x, "dtype", None)
+        if not (isinstance(kind, type) and kind in type(dtype).__mro__):
             return False
         # A subclass may have a mask, and be refused for it.
         is_other = plain[0] not in type(x).__mro__ and not _is_known(dtype)
