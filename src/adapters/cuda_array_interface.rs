@@ -41,7 +41,6 @@ pub(super) fn snapshot(
         dtype,
         shape,
         strides,
-        ..
     } = interface.elements()?;
     let accepted = "(address, read-only)";
     let data: Bound<'_, PyTuple> = interface.required("data", accepted)?;

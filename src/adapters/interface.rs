@@ -23,8 +23,6 @@ pub(super) struct Interface<'a, 'py> {
 /// Dtype, shape and strides of an interface, without their address.
 pub(super) struct Elements {
     pub(super) dtype: DLDataType,
-    /// Itemsize in bytes.
-    pub(super) item: i64,
     pub(super) shape: Vec<i64>,
     /// In elements; `None` for compact row-major.
     pub(super) strides: Option<Vec<i64>>,
@@ -110,7 +108,6 @@ impl<'a, 'py> Interface<'a, 'py> {
             .transpose()?;
         Ok(Elements {
             dtype,
-            item,
             shape,
             strides,
         })

@@ -189,8 +189,8 @@ impl<'a> Checked<'a> {
         if self.size == 0 || !device::has_addresses(self.meta.device) {
             return Ok(self);
         }
-        let (low, high) = layout::reach(self.size, self.shape, self.strides)?;
-        let (start, end) = layout::bytes(low, high, dtype::bits(self.meta.dtype));
+        let bits = dtype::bits(self.meta.dtype);
+        let (start, end) = layout::byte_span(self.size, self.shape, self.strides, bits)?;
         let address = self.meta.data.addr() as i128;
         if address + start < 0 || address + end - 1 > usize::MAX as i128 {
             return Err(Error::refused(format!(

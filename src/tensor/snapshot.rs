@@ -311,6 +311,12 @@ impl Snapshot {
         layout::nbytes(self.size(), self.meta().bits())
     }
 
+    /// As [`layout::byte_span`].
+    pub(crate) fn byte_span(&self) -> Result<(i128, i128), Error> {
+        let (shape, strides) = (self.shape(), Some(self.strides()));
+        layout::byte_span(self.size(), shape, strides, self.meta().bits())
+    }
+
     /// What an allocator would read to make such a tensor.
     pub(crate) fn prototype(&self) -> Prototype<'_> {
         let Meta { dtype, device, .. } = self.meta();

@@ -28,12 +28,6 @@ pub(crate) trait Hold: Send + Sync {
     }
 }
 
-impl Hold for PythonOwner {
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.as_ptr(), null_mut()]
-    }
-}
-
 impl Hold for (PythonOwner, PythonOwner) {
     fn objects(&self) -> [*mut ffi::PyObject; 2] {
         [self.0.as_ptr(), self.1.as_ptr()]
@@ -82,7 +76,7 @@ impl Source {
     /// The Python objects to which this holds one reference each, if known; NULL for none.
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
         match self {
-            Self::Python(owner) => owner.objects(),
+            Self::Python(owner) => [owner.as_ptr(), null_mut()],
             Self::Buffer(buffer) => [buffer.exporter(), null_mut()],
             Self::Held(held) => held.objects(),
             Self::Part(whole) => whole.objects(),
