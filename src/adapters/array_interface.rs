@@ -9,13 +9,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use super::interface::{Elements, Interface, dtype, read_only, refused_type, wrong_answer};
+use super::interface::{Elements, Interface, dtype, refused_type, wrong_answer};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::bytes;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta, dimensions_at};
 use crate::tensor::held_buffer::Buffer;
+use crate::tensor::managed::read_only;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::layout;

@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::interface::{Elements, Interface, read_only};
+use super::interface::{Elements, Interface};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
@@ -19,6 +19,7 @@ use crate::stream::namer::TENSORS;
 use crate::stream::usage::{Library, Producer, StreamUsage};
 use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::managed::read_only;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::device;
 use crate::types::error::{Error, type_name};

@@ -168,10 +168,6 @@ pub(super) fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
     (sizes.contains(&itemsize)).then(|| scalar(code, itemsize as u8 * 8))
 }
 
-pub(super) fn read_only(yes: bool) -> u64 {
-    u64::from(yes) * DLPACK_FLAG_BITMASK_READ_ONLY
-}
-
 /// The error for an element type that is not accepted.
 #[cold]
 pub(super) fn refused_type(found: &str) -> PyErr {

@@ -6,9 +6,9 @@ use std::ptr::null_mut;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::{DropAttached, is_finalizing, release_unless_exiting};
+use crate::tensor::managed::read_only;
 
 /// A buffer exported to dlx. While it is held, the exporter keeps the memory in place: a `bytearray` refuses to be
 /// resized, a `memoryview` to be released.
@@ -38,7 +38,7 @@ impl Buffer {
 
     /// The DLPack flag READ_ONLY if the buffer is.
     pub(crate) fn flags(&self) -> u64 {
-        u64::from(self.view().readonly != 0) * DLPACK_FLAG_BITMASK_READ_ONLY
+        read_only(self.view().readonly != 0)
     }
 
     /// The exporter, for the garbage collector; NULL for a memoryview. In a cycle the collector would clear that while its

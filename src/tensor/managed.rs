@@ -19,7 +19,7 @@ mod offer;
 pub(crate) use export::export;
 use export::{Export, delete};
 use flags::{KNOWN_FLAGS, minor_of, unknown_flags};
-pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond};
+pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond, read_only};
 pub(crate) use offer::Offer;
 
 /// Either managed struct, that of `dltensor` capsules or that of `dltensor_versioned` ones.

@@ -112,7 +112,7 @@ pub(crate) fn element_strides(
     let odd = steps.any(|(&extent, &stride)| extent > 1 && stride % item != 0);
     if odd && !shape.contains(&0) {
         return Err(Error::refused(format!(
-            "byte strides {strides:?} are not all multiples of the itemsize {item}"
+            "byte strides {strides:?} are not all multiples of the itemsize {item}; pass a copy"
         )));
     }
     Ok(strides.iter().map(|stride| stride / item).collect())
