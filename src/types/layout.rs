@@ -115,7 +115,10 @@ pub(crate) fn element_strides(
             "byte strides {strides:?} are not all multiples of the itemsize {item}; pass a copy"
         )));
     }
-    Ok(strides.iter().map(|stride| stride.div_euclid(item)).collect())
+    Ok(strides
+        .iter()
+        .map(|stride| stride.div_euclid(item))
+        .collect())
 }
 
 /// Lowest and highest element offset of a non-empty strided tensor, relative to its first element.
