@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyModule, PyString, PyType};
+use pyo3::types::{PyModule, PyType};
 
 use crate::adapters::tensorflow;
-use crate::cpython::call::{attribute, call_method_with, call_with};
+use crate::cpython::call::{attribute, call_with};
 use crate::cpython::lookup::{is_immutable, lacks};
+use crate::cpython::modules::python;
 use crate::cpython::type_map::TypeMap;
 
 /// The importer of a library, called with a `dlx.Tensor`: `Found` of `dlx._libraries.importers`.
@@ -56,11 +56,12 @@ impl Importer {
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
         let question = if lacks(class, &[intern!(py, "from_dlpack")]) {
-            intern!(py, "importing_by_package")
+            "importing_by_package"
         } else {
-            intern!(py, "importing")
+            "importing"
         };
-        let found: Arc<Self> = Arc::new(provided(question, class)?.extract()?);
+        let found = python(py, "dlx._libraries.importers", question, (class,))?;
+        let found: Arc<Self> = Arc::new(found.extract()?);
         if found.lasts != "once" {
             IMPORTERS.add(class, found.clone());
         }
@@ -106,17 +107,4 @@ impl Importer {
         // Whatever fails here, the object's own protocols tell, too.
         call_with(self.look.as_ref()?.bind(made.py()), &[made]).ok()
     }
-}
-
-/// What `function` of `dlx._libraries.importers` answers for `x`.
-fn provided<'py>(
-    function: &Bound<'py, PyString>,
-    x: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let py = x.py();
-    let module = MODULE.get_or_try_init(py, || {
-        Ok::<_, PyErr>(py.import("dlx._libraries.importers")?.unbind())
-    })?;
-    call_method_with(module.bind(py), function, &[x])
 }

@@ -78,13 +78,13 @@ fn owning<'py, M: ManagedTensor>(
 /// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4).
 unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; an exported capsule of this name owns its tensor.
-    unsafe { end(capsule, M::NAME, Managed::<M>::delete) };
+    unsafe { end::<M>(capsule, M::NAME) };
 }
 
 /// Destructor of the capsules from [`hold`].
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
-    unsafe { end(capsule, HELD, Managed::<DLManagedTensorVersioned>::let_go) };
+    unsafe { end::<DLManagedTensorVersioned>(capsule, HELD) };
 }
 
 /// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending
@@ -94,11 +94,7 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
 ///
 /// Attached, with a live capsule that owns a tensor of type `M` if it has this name.
 #[inline(always)]
-unsafe fn end<M: ManagedTensor>(
-    capsule: *mut ffi::PyObject,
-    name: &CStr,
-    delete: impl FnOnce(Managed<M>),
-) {
+unsafe fn end<M: ManagedTensor>(capsule: *mut ffi::PyObject, name: &CStr) {
     let body = || {
         // SAFETY: attached (S2).
         let py = unsafe { Python::assume_attached() };
@@ -106,7 +102,7 @@ unsafe fn end<M: ManagedTensor>(
             // SAFETY: attached (S2), with a live capsule.
             if let Some(tensor) = unsafe { pointer(capsule, name) } {
                 // SAFETY: the capsule owns the tensor, and is being destroyed.
-                delete(unsafe { Managed::from_raw(tensor) });
+                unsafe { Managed::<M>::from_raw(tensor) }.let_go();
             }
         });
     };

@@ -176,9 +176,14 @@ impl Snapshot {
         Ok(checked.over(Source::Memory(memory)))
     }
 
+    /// What holds the memory, below all views.
+    fn root(&self) -> &Source {
+        self.0.value().source.root()
+    }
+
     /// Whether this is memory of dlx's, freed in the order of `stream`.
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
-        match self.0.value().source.root() {
+        match self.root() {
             Source::Device(memory) => memory.is_freed_on(stream),
             _ => false,
         }
@@ -211,17 +216,24 @@ impl Snapshot {
 
     /// Whether something holds the memory, so that the caller need not vouch for it.
     pub(crate) fn is_kept(&self) -> bool {
-        !matches!(self.0.value().source.root(), Source::Static)
+        !matches!(self.root(), Source::Static)
     }
 
     /// Who made the managed tensor that holds the memory, if one does.
     pub(crate) fn maker(&self) -> Option<Maker> {
-        self.0.value().source.maker()
+        match self.root() {
+            Source::Versioned(managed) => Some(managed.maker()),
+            Source::Legacy(managed) => Some(managed.maker()),
+            _ => None,
+        }
     }
 
     /// The object that lent the memory, or owns it, if one alone does.
     pub(crate) fn lender<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.0.value().source.lender()?.bind(py).cloned()
+        match self.root() {
+            Source::Python(owner) => owner.bind(py).cloned(),
+            _ => None,
+        }
     }
 
     /// Whether it has streams.

@@ -12,7 +12,7 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::held_buffer::Buffer;
-use crate::tensor::managed::{Maker, Managed, ManagedVersioned};
+use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::memory::Memory;
 
 /// An owner from another protocol; dropping it releases the memory.
@@ -81,23 +81,6 @@ impl Source {
             Self::Held(held) => held.objects(),
             Self::Part(whole) => whole.objects(),
             _ => [null_mut(); 2],
-        }
-    }
-
-    /// Who made the managed tensor that holds the memory, if one does.
-    pub(crate) fn maker(&self) -> Option<Maker> {
-        match self.root() {
-            Self::Versioned(managed) => Some(managed.maker()),
-            Self::Legacy(managed) => Some(managed.maker()),
-            _ => None,
-        }
-    }
-
-    /// The object that lent the memory, or owns it, if one alone does.
-    pub(crate) fn lender(&self) -> Option<&PythonOwner> {
-        match self.root() {
-            Self::Python(owner) => Some(owner),
-            _ => None,
         }
     }
 
