@@ -14,7 +14,7 @@ use crate::api::accepted::Accepted;
 use crate::api::agreed::Agreed;
 use crate::api::lent::Lent;
 use crate::api::writing;
-use crate::cpython::interpreter::{DropAttached, quietly};
+use crate::cpython::interpreter::quietly;
 use crate::driver::Capture;
 use crate::import::view::lend;
 use crate::stream;

@@ -26,9 +26,15 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
             device::name(meta.device)
         )));
     }
-    let (start, end) = snapshot.byte_span()?;
+    let (start, end) = byte_span(snapshot)?;
     let start_address = meta.data.addr().wrapping_add_signed(start as isize);
     Ok((start_address, (end - start) as i64))
+}
+
+/// The first byte and the one after the last, relative to the first of the first element.
+pub(crate) fn byte_span(snapshot: &Snapshot) -> Result<(i128, i128), Error> {
+    let (shape, strides) = (snapshot.shape(), Some(snapshot.strides()));
+    layout::byte_span(snapshot.size(), shape, strides, snapshot.meta().bits())
 }
 
 /// Whether both are on the CPU, and no byte is in the span of both.

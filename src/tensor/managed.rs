@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::cpython::depth::{later, within};
+use crate::cpython::depth::nested;
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
 
@@ -258,10 +258,7 @@ impl<M: ManagedTensor> Managed<M> {
     /// Drops it in a release that has no exception set and reports what the deleter sets (`quietly`).
     #[inline(always)]
     pub(crate) fn let_go(self) {
-        let this = ManuallyDrop::new(self);
-        if !within(|| this.call_deleter()) {
-            later(|| drop(ManuallyDrop::into_inner(this)));
-        }
+        nested(self, |this| this.call_deleter());
     }
 
     /// The only call of the deleter.
@@ -278,10 +275,9 @@ impl<M: ManagedTensor> Drop for Managed<M> {
     // Apart, as the usual releases go by `let_go`.
     #[inline(never)]
     fn drop(&mut self) {
-        if !within(|| quietly_anywhere(|| self.call_deleter())) {
-            let this = Self(self.0);
-            later(|| drop(this));
-        }
+        nested(Self(self.0), |this| {
+            quietly_anywhere(|| this.call_deleter())
+        });
     }
 }
 

@@ -18,7 +18,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::cpython::depth::{later, within};
+use crate::cpython::depth::{later, nested, within};
 use crate::stream::streams::Streams;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Namer, Stream, WorkStream, release};
@@ -54,10 +54,8 @@ impl Fields {
     #[cold]
     #[inline(never)]
     fn let_view_go(&mut self) {
-        let mut view = replace(&mut self.source, Source::Static);
-        if !within(|| view = Source::Static) {
-            later(|| drop(view));
-        }
+        let view = replace(&mut self.source, Source::Static);
+        nested(view, |view| *view = Source::Static);
     }
 
     /// Releases the memory, unless another view of the same import shares the streams.
@@ -231,7 +229,7 @@ impl Snapshot {
     /// The object that lent the memory, or owns it, if one alone does.
     pub(crate) fn lender<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         match self.root() {
-            Source::Python(owner) => owner.bind(py).cloned(),
+            Source::Python(owner) => Some(owner.bind(py).clone()),
             _ => None,
         }
     }
@@ -321,12 +319,6 @@ impl Snapshot {
     /// Bytes of the elements, without gaps.
     pub(crate) fn nbytes(&self) -> i64 {
         layout::nbytes(self.size(), self.meta().bits())
-    }
-
-    /// As [`layout::byte_span`].
-    pub(crate) fn byte_span(&self) -> Result<(i128, i128), Error> {
-        let (shape, strides) = (self.shape(), Some(self.strides()));
-        layout::byte_span(self.size(), shape, strides, self.meta().bits())
     }
 
     /// What an allocator would read to make such a tensor.
