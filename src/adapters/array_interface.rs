@@ -94,12 +94,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let Some(interface) = Interface::of(x, name)? else {
         return Ok(None);
     };
-    let version: i64 = interface.required("version", "3")?;
-    if version != 3 {
-        return Err(PyBufferError::new_err(format!(
-            "__array_interface__ has version {version}; expected 3"
-        )));
-    }
+    interface.check_version(3..=3, "3")?;
     let Elements {
         dtype,
         shape,

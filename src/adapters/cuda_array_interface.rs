@@ -32,12 +32,7 @@ pub(super) fn snapshot(
     let Some(interface) = Interface::of(x, intern!(x.py(), "__cuda_array_interface__"))? else {
         return Ok(None);
     };
-    let version: i64 = interface.required("version", "0 to 3")?;
-    if !(0..=3).contains(&version) {
-        return Err(PyBufferError::new_err(format!(
-            "__cuda_array_interface__ has version {version}; expected 0 to 3"
-        )));
-    }
+    interface.check_version(0..=3, "0 to 3")?;
     let Elements {
         dtype,
         shape,

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::RangeInclusive;
+
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
@@ -41,6 +43,18 @@ impl<'a, 'py> Interface<'a, 'py> {
             Ok(dict) => Ok(Some(Self { name, dict })),
             Err(error) => Err(wrong_answer(x, name, &error.into_inner(), "a dict")),
         }
+    }
+
+    /// Refuses versions other than `known`.
+    pub(super) fn check_version(&self, known: RangeInclusive<i64>, said: &str) -> PyResult<()> {
+        let version: i64 = self.required("version", said)?;
+        if known.contains(&version) {
+            return Ok(());
+        }
+        let name = self.name;
+        Err(PyBufferError::new_err(format!(
+            "{name} has version {version}; expected {said}"
+        )))
     }
 
     pub(super) fn get(&self, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -130,7 +130,7 @@ pub(super) fn to_table<'py>(
         None => return by_table(source, target, table, asked),
         Some(why) => why,
     };
-    let snapshot = source.into_snapshot()?;
+    let snapshot = source.into_tensor(py)?.get().snapshot()?.clone();
     if why == FORGETS && asked.share_readonly {
         let source = Input::holding(py, snapshot.writable()?, false)?;
         return by_table(source, target, table, asked);
@@ -218,13 +218,6 @@ impl Input<'_> {
                 misfit(snapshot.dl_tensor(), snapshot.meta().flags, shape, strides)
             }
         })
-    }
-
-    fn into_snapshot(self) -> PyResult<Snapshot> {
-        match self {
-            Self::Managed(managed) => Ok(Snapshot::of(managed)?),
-            Self::Tensor { tensor, .. } => Ok(tensor.get().snapshot()?.clone()),
-        }
     }
 
     /// Makes a compact copy of `snapshot`, the tensor of `x`, for the reason `why`; `CopyRefused` if `copy=False`.
