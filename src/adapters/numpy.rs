@@ -92,13 +92,26 @@ pub(crate) fn offer(
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
     made(x, |tensor, flags, shape, strides| {
-        if !fits(&tensor, flags, shape, strides) {
-            return Ok(None);
-        }
-        let owner = PythonOwner::new(x.clone().unbind());
-        let offer = Offer::new(tensor, shape, strides, flags, owner)?;
-        Ok(Some((tensor.dtype, offer)))
+        offer_if(&fits, x, tensor, flags, shape, strides)
     })
+}
+
+// A function of its own, since a closure cannot be told to go inline.
+#[inline(always)]
+fn offer_if(
+    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
+    x: &Bound<'_, PyAny>,
+    tensor: DLTensor,
+    flags: u64,
+    shape: &[i64],
+    strides: &[i64],
+) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
+    if !fits(&tensor, flags, shape, strides) {
+        return Ok(None);
+    }
+    let owner = PythonOwner::new(x.clone().unbind());
+    let offer = Offer::new(tensor, shape, strides, flags, owner)?;
+    Ok(Some((tensor.dtype, offer)))
 }
 
 /// What `make` makes of the array: of its tensor, whose dimensions it sets, flags, shape, and strides in elements.

@@ -284,7 +284,7 @@ pub(super) fn to_function<'py>(
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = target.class.py();
-    let function = importer.function(py);
+    let function = importer.function.bind(py);
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(snapshot.dl_tensor()) {
@@ -328,10 +328,9 @@ pub(super) fn to_function<'py>(
         made = call_with(function, &[copied.into_tensor(py)?.as_any()]);
     }
     let made = given.accepted(made, target)?;
-    let look = importer.look(&made);
-    given.check_dtype(&made, look.as_ref(), importer, target)?;
+    given.check_dtype(&made, importer, target)?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
-        given.check_shared(look.as_ref().unwrap_or(&made), target)?;
+        given.check_shared(&made, target)?;
     }
     Ok(made)
 }

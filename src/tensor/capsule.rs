@@ -78,13 +78,13 @@ fn owning<'py, M: ManagedTensor>(
 /// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4).
 unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; an exported capsule of this name owns its tensor.
-    unsafe { end::<M>(capsule, M::NAME) };
+    unsafe { end(capsule, M::NAME, Managed::<M>::delete) };
 }
 
 /// Destructor of the capsules from [`hold`].
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
-    unsafe { end::<DLManagedTensorVersioned>(capsule, HELD) };
+    unsafe { end(capsule, HELD, Managed::<DLManagedTensorVersioned>::let_go) };
 }
 
 /// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending
@@ -94,7 +94,11 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
 ///
 /// Attached, with a live capsule that owns a tensor of type `M` if it has this name.
 #[inline(always)]
-unsafe fn end<M: ManagedTensor>(capsule: *mut ffi::PyObject, name: &CStr) {
+unsafe fn end<M: ManagedTensor>(
+    capsule: *mut ffi::PyObject,
+    name: &CStr,
+    delete: impl FnOnce(Managed<M>),
+) {
     let body = || {
         // SAFETY: attached (S2).
         let py = unsafe { Python::assume_attached() };
@@ -102,7 +106,7 @@ unsafe fn end<M: ManagedTensor>(capsule: *mut ffi::PyObject, name: &CStr) {
             // SAFETY: attached (S2), with a live capsule.
             if let Some(tensor) = unsafe { pointer(capsule, name) } {
                 // SAFETY: the capsule owns the tensor, and is being destroyed.
-                unsafe { Managed::<M>::from_raw(tensor) }.let_go();
+                delete(unsafe { Managed::from_raw(tensor) });
             }
         });
     };
@@ -246,15 +250,11 @@ pub(crate) fn contents(
     capsule: &Bound<'_, PyCapsule>,
     accepted: Option<&CStr>,
 ) -> PyResult<NonNull<c_void>> {
-    let text = |name: Option<&CStr>| match name {
-        Some(name) => format!("named {name:?}"),
-        None => "without a name".to_owned(),
-    };
     capsule.pointer_checked(accepted).map_err(|_| {
         PyBufferError::new_err(format!(
             "the capsule is {}; expected one {}",
-            text(name(capsule)),
-            text(accepted)
+            called(name(capsule)),
+            called(accepted)
         ))
     })
 }
@@ -267,21 +267,26 @@ fn name<'a>(capsule: &'a Bound<'_, PyCapsule>) -> Option<&'a CStr> {
     Some(unsafe { CStr::from_ptr(name.as_ptr()) })
 }
 
+/// What an error message calls a capsule of this name.
+fn called(name: Option<&CStr>) -> String {
+    name.map_or("without a name".to_owned(), |name| {
+        format!("named {name:?}")
+    })
+}
+
 /// The error for a capsule that dlx cannot consume (R10).
 #[cold]
 pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
-    let Some(name) = name(capsule) else {
-        return PyBufferError::new_err(
-            "the capsule has no name; expected 'dltensor' or 'dltensor_versioned'",
-        );
-    };
-    if name == DLManagedTensor::USED || name == DLManagedTensorVersioned::USED {
+    let name = name(capsule);
+    let used = [DLManagedTensor::USED, DLManagedTensorVersioned::USED];
+    if let Some(name) = name.filter(|name| used.contains(name)) {
         return PyBufferError::new_err(format!(
             "the capsule has already been consumed ({name:?}); call __dlpack__ again for another"
         ));
     }
     PyBufferError::new_err(format!(
-        "the capsule is named {name:?}; expected \"dltensor\" or \"dltensor_versioned\""
+        "the capsule is {}; expected one named \"dltensor\" or \"dltensor_versioned\"",
+        called(name)
     ))
 }
 
