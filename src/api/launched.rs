@@ -9,6 +9,7 @@ mod taken;
 
 use std::mem::offset_of;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -58,6 +59,19 @@ struct Parameters {
     tensors: Vec<bool>,
     /// Whether those of each may be missing: None is its default.
     optional: Vec<bool>,
+}
+
+impl Parameters {
+    /// Whether those that a call looks up are all there.
+    fn are_there(&self, py: Python<'_>) -> bool {
+        let count = self.written.len();
+        let is_there =
+            |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
+        self.optional.len() == count
+            && self.tensors.len() == count
+            && self.by_position.saturating_add(2) <= count
+            && self.numbers.bind(py).values().iter().all(is_there)
+    }
 }
 
 /// Return a new class of launched functions, which are called by vector.
@@ -193,6 +207,7 @@ impl Launched {
     #[new]
     #[allow(clippy::too_many_arguments, reason = "what `dlx.launcher` finds out")]
     fn new(
+        py: Python<'_>,
         function: Py<PyAny>,
         parameters: Parameters,
         dtype: Option<&Bound<'_, PyAny>>,
@@ -205,6 +220,9 @@ impl Launched {
         check: Option<Py<PyAny>>,
         note: Py<PyAny>,
     ) -> PyResult<Self> {
+        if !parameters.are_there(py) {
+            return Err(PyValueError::new_err("dlx.launcher makes these objects"));
+        }
         let count = parameters.written.len();
         Ok(Self {
             entry: entry::<Self>,
