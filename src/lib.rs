@@ -37,12 +37,6 @@ fn finalize(py: pyo3::Python<'_>) {
     cpython::interpreter::finalize(py);
 }
 
-/// The number of tensors whose memory waits for a stream; what has passed is released now.
-#[pyo3::pyfunction]
-fn deferred() -> usize {
-    stream::release::deferred()
-}
-
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
     use pyo3::prelude::*;
@@ -51,8 +45,6 @@ mod _core {
     use crate::convert::function::Fast;
     use crate::tensor::object::Tensor;
 
-    #[pymodule_export]
-    use super::deferred;
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::shared::{
@@ -62,6 +54,7 @@ mod _core {
     };
     #[pymodule_export]
     use crate::{
+        adapters::torch::only_exports,
         api::borrow::Borrow,
         api::from_buffer::from_buffer,
         api::from_dlpack::{from_pointer, is_tensor},
@@ -74,15 +67,15 @@ mod _core {
         },
         classes::publish::{exchange_api, publish, unpublish},
         convert::bridge::{Kind, Types, bridged_type, placed},
-        convert::function::only_exports,
         convert::namespace::array_type,
         stream::PyStream,
         stream::current::{CurrentStream, current_stream},
+        stream::release::deferred,
         tensor::array_interface::array_interface,
         tensor::trace::trace_with,
         types::device::Device,
         types::dtype::DType,
-        types::error::type_name_of,
+        types::error::type_name,
     };
 
     #[pymodule_export]

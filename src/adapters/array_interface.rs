@@ -9,15 +9,16 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use super::interface::{Elements, Interface, dtype, read_only, refused_type, wrong_answer};
+use super::interface::{Elements, Interface, dtype, refused_type, wrong_answer};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
+use crate::tensor::bytes;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta, dimensions_at};
 use crate::tensor::held_buffer::Buffer;
+use crate::tensor::managed::read_only;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::Error;
 use crate::types::layout;
 
 /// `PyArrayInterface`, as NumPy documents it.
@@ -93,15 +94,9 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let Some(interface) = Interface::of(x, name)? else {
         return Ok(None);
     };
-    let version: i64 = interface.required("version", "3")?;
-    if version != 3 {
-        return Err(PyBufferError::new_err(format!(
-            "__array_interface__ has version {version}; expected 3"
-        )));
-    }
+    interface.check_version(3..=3, "3")?;
     let Elements {
         dtype,
-        item,
         shape,
         strides,
     } = interface.elements()?;
@@ -118,13 +113,16 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         }
         let address = with_exposed_provenance_mut(address);
         let meta = Meta::on_cpu(address, dtype, read_only(flag.is_truthy()?));
-        (meta, Source::Held(Box::new(owner)))
+        (meta, Source::Python(owner))
     } else {
         let buffer = Buffer::get(&data, ffi::PyBUF_SIMPLE)?;
-        let length = buffer.view().len as i64;
-        check_inside(length, offset, &shape, strides.as_deref(), item)?;
-        let start = buffer.view().buf.wrapping_byte_offset(offset as isize);
+        let (start, length) = (buffer.view().buf, buffer.view().len as i64);
+        let start = start.wrapping_byte_offset(offset as isize);
         let meta = Meta::on_cpu(start, dtype, buffer.flags());
+        let elements = (layout::size(&shape)?, &shape[..], strides.as_deref());
+        if elements.0 > 0 {
+            bytes::place(&meta, elements, Some(offset), length)?;
+        }
         // Whoever writes to it tells the library of that tensor.
         let source = match Tensor::of(&data) {
             Some(tensor) => Source::Part(tensor.get().snapshot()?.clone()),
@@ -134,27 +132,4 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     };
     let checked = Checked::new(meta, &shape, strides.as_deref())?.addressable()?;
     Ok(Some(checked.over(source)))
-}
-
-/// Refuses elements that lie outside a buffer of `length` bytes.
-fn check_inside(
-    length: i64,
-    offset: i64,
-    shape: &[i64],
-    strides: Option<&[i64]>,
-    item: i64,
-) -> Result<(), Error> {
-    let size = layout::size(shape)?;
-    if size == 0 {
-        return Ok(());
-    }
-    let (low, high) = layout::reach(size, shape, strides)?;
-    let byte = |element: i64| i128::from(offset) + i128::from(element) * i128::from(item);
-    let (start, end) = (byte(low), byte(high) + i128::from(item));
-    if start < 0 || end > i128::from(length) {
-        return Err(Error::refused(format!(
-            "__array_interface__ describes elements in bytes {start} to {end}, outside of the buffer of {length} bytes"
-        )));
-    }
-    Ok(())
 }

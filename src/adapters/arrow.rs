@@ -18,7 +18,7 @@ use pyo3::types::PyCapsule;
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::call::{attribute, has};
-use crate::cpython::depth::{later, within};
+use crate::cpython::depth::nested;
 use crate::cpython::interpreter::{quietly, quietly_anywhere};
 use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
@@ -81,13 +81,12 @@ impl Hold for Taken {}
 impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: we own the array and do not touch it again (S12).
-            let let_go = || unsafe { release(&mut self.0) };
-            if !within(|| quietly_anywhere(let_go)) {
-                // SAFETY: the array is ours to move, and the original is marked as released (S12).
-                let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
-                later(|| drop(this));
-            }
+            // SAFETY: the array is ours to move, and the original is marked as released (S12).
+            let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
+            nested(this, |this| {
+                // SAFETY: we own the array and do not touch it again (S12).
+                quietly_anywhere(|| unsafe { release(&mut this.0) });
+            });
         }
     }
 }

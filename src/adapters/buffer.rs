@@ -99,7 +99,6 @@ impl Buffer {
         }
         let strides = self
             .strides(shape.len())
-            .filter(|strides| !is_compact(shape, strides, item))
             .map(|strides| layout::element_strides(shape, strides, item))
             .transpose()?;
         let meta = Meta::on_cpu(view.buf, dtype, flags);
@@ -117,17 +116,6 @@ impl Buffer {
 
 /// What error messages call the function of an exporter.
 const FUNCTION: &str = "the buffer function";
-
-/// Whether byte strides are those of contiguous memory in row-major order, also where they carry no meaning.
-fn is_compact(shape: &[i64], strides: &[i64], item: i64) -> bool {
-    let mut expected = Some(item);
-    let dimensions = shape.iter().zip(strides).rev();
-    dimensions.into_iter().all(|(&extent, &stride)| {
-        let is_next = expected == Some(stride);
-        expected = expected.and_then(|expected| expected.checked_mul(extent.max(1)));
-        is_next
-    })
-}
 
 impl Hold for (PythonOwner, Buffer) {
     fn objects(&self) -> [*mut ffi::PyObject; 2] {

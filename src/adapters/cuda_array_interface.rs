@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::interface::{Elements, Interface, read_only};
+use super::interface::{Elements, Interface};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
@@ -19,6 +19,7 @@ use crate::stream::namer::TENSORS;
 use crate::stream::usage::{Library, Producer, StreamUsage};
 use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::managed::read_only;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::device;
 use crate::types::error::{Error, type_name};
@@ -31,17 +32,11 @@ pub(super) fn snapshot(
     let Some(interface) = Interface::of(x, intern!(x.py(), "__cuda_array_interface__"))? else {
         return Ok(None);
     };
-    let version: i64 = interface.required("version", "0 to 3")?;
-    if !(0..=3).contains(&version) {
-        return Err(PyBufferError::new_err(format!(
-            "__cuda_array_interface__ has version {version}; expected 0 to 3"
-        )));
-    }
+    interface.check_version(0..=3, "0 to 3")?;
     let Elements {
         dtype,
         shape,
         strides,
-        ..
     } = interface.elements()?;
     let accepted = "(address, read-only)";
     let data: Bound<'_, PyTuple> = interface.required("data", accepted)?;

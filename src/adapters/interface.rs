@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::ops::RangeInclusive;
+
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
@@ -23,8 +25,6 @@ pub(super) struct Interface<'a, 'py> {
 /// Dtype, shape and strides of an interface, without their address.
 pub(super) struct Elements {
     pub(super) dtype: DLDataType,
-    /// Itemsize in bytes.
-    pub(super) item: i64,
     pub(super) shape: Vec<i64>,
     /// In elements; `None` for compact row-major.
     pub(super) strides: Option<Vec<i64>>,
@@ -43,6 +43,18 @@ impl<'a, 'py> Interface<'a, 'py> {
             Ok(dict) => Ok(Some(Self { name, dict })),
             Err(error) => Err(wrong_answer(x, name, &error.into_inner(), "a dict")),
         }
+    }
+
+    /// Refuses versions other than `known`.
+    pub(super) fn check_version(&self, known: RangeInclusive<i64>, said: &str) -> PyResult<()> {
+        let version: i64 = self.required("version", said)?;
+        if known.contains(&version) {
+            return Ok(());
+        }
+        let name = self.name;
+        Err(PyBufferError::new_err(format!(
+            "{name} has version {version}; expected {said}"
+        )))
     }
 
     pub(super) fn get(&self, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -110,7 +122,6 @@ impl<'a, 'py> Interface<'a, 'py> {
             .transpose()?;
         Ok(Elements {
             dtype,
-            item,
             shape,
             strides,
         })
@@ -169,10 +180,6 @@ pub(super) fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
     };
     // At most 16 bytes.
     (sizes.contains(&itemsize)).then(|| scalar(code, itemsize as u8 * 8))
-}
-
-pub(super) fn read_only(yes: bool) -> u64 {
-    u64::from(yes) * DLPACK_FLAG_BITMASK_READ_ONLY
 }
 
 /// The error for an element type that is not accepted.

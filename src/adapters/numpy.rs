@@ -23,10 +23,10 @@ use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::is_subtype;
 use crate::tensor::checked::{self, Checked, Meta, extents};
-use crate::tensor::managed::{self, ManagedVersioned, Offer};
+use crate::tensor::managed::{self, ManagedVersioned, Offer, read_only};
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::dtype;
 use crate::types::error::Error;
+use crate::types::{dtype, layout};
 
 use class::{NDARRAY, base};
 pub(crate) use class::{is_class, is_native, is_ndarray, is_subclass_of_ndarray, is_time};
@@ -79,17 +79,10 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
+    made(x, |tensor, flags, shape, strides| {
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, flags, owner)
-    };
-    match fast::few(x, export) {
-        Some(managed) => Ok(managed?),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            export(tensor, checked.meta.flags, shape, strides)
-        }),
-    }
+    })
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
@@ -98,18 +91,12 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
+    made(x, |tensor, flags, shape, strides| {
         offer_if(&fits, x, tensor, flags, shape, strides)
-    };
-    match fast::few(x, few) {
-        Some(offered) => offered.map_err(Error::into),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
-        }),
-    }
+    })
 }
 
+// A function of its own, since a closure cannot be told to go inline.
 #[inline(always)]
 fn offer_if(
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
@@ -125,6 +112,21 @@ fn offer_if(
     let owner = PythonOwner::new(x.clone().unbind());
     let offer = Offer::new(tensor, shape, strides, flags, owner)?;
     Ok(Some((tensor.dtype, offer)))
+}
+
+/// What `make` makes of the array: of its tensor, whose dimensions it sets, flags, shape, and strides in elements.
+#[inline(always)]
+fn made<R>(
+    x: &Bound<'_, PyAny>,
+    make: impl Fn(DLTensor, u64, &[i64], &[i64]) -> Result<R, Error>,
+) -> PyResult<R> {
+    match fast::few(x, &make) {
+        Some(made) => Ok(made?),
+        None => read(x, |checked, shape, strides| {
+            let tensor = checked.meta.tensor(shape.len());
+            make(tensor, checked.meta.flags, shape, strides)
+        }),
+    }
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.
@@ -164,40 +166,14 @@ fn read<R>(
     let shape = unsafe { extents(array.dimensions.cast(), array.nd) }?;
     // SAFETY: as for the extents.
     let byte_strides = unsafe { extents(array.strides.cast(), array.nd) }?;
-    let (mut few, mut many);
-    let strides: &mut [i64] = if shape.len() <= FEW {
-        few = [0; FEW];
-        &mut few[..shape.len()]
-    } else {
-        many = vec![0; shape.len()];
-        &mut many
-    };
     let item = i64::from(dtype::bits(dtype).div_ceil(8));
-    let mut whole = true;
-    for ((stride, &bytes), &extent) in strides.iter_mut().zip(byte_strides).zip(shape) {
-        // `item` is a power of two for every dtype.
-        *stride = bytes >> item.trailing_zeros();
-        // The stride of a dimension of extent 1 carries no meaning (R99).
-        whole &= bytes & (item - 1) == 0 || extent == 1;
-    }
-    if !whole && !shape.contains(&0) {
-        let message = format!(
-            "the NumPy array has byte strides {byte_strides:?}; expected multiples of its itemsize {item}; \
-             pass x.copy()"
-        );
-        return Err(Error::refused(message).into());
-    }
-    let mut flags = 0;
-    if array.flags & NPY_ARRAY_WRITEABLE == 0 {
-        flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
-    }
-    if dtype.bits < 8 {
-        // ml_dtypes stores one element per byte.
-        flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-    }
+    let strides = layout::element_strides(shape, byte_strides, item)?;
+    // ml_dtypes stores one element of less than a byte per byte; for others the flag has no meaning, and is not kept.
+    let flags = read_only(array.flags & NPY_ARRAY_WRITEABLE == 0)
+        | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     let meta = Meta::on_cpu(array.data.cast(), dtype, flags);
-    let checked = Checked::new(meta, shape, Some(strides))?;
-    Ok(make(checked, shape, strides)?)
+    let checked = Checked::new(meta, shape, Some(&strides))?;
+    Ok(make(checked, shape, &strides)?)
 }
 
 /// The struct of `x`, if it is an array of the proven class or a subclass.

@@ -115,7 +115,9 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(base(&x.get_type())?.is_some())
 }
 
-/// Whether `x` is a torch tensor that can be exported, and nothing else (torch's `ReadOnlyTensorWrapper`).
+/// Whether ``x`` is a tensor of torch that can be exported, and nothing else (torch's ``ReadOnlyTensorWrapper``).
+#[pyfunction]
+#[pyo3(signature = (x, /))]
 #[inline(always)]
 pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();

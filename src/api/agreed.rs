@@ -36,7 +36,10 @@ impl Agreed {
     /// Adds a tensor, with its library; returns whether it is where the others are, and its library can be asked.
     #[inline(always)]
     pub(super) fn add(&mut self, there: DLDevice, work_stream: WorkStream) -> bool {
-        self.is_there(there) && self.asks(work_stream)
+        let is_its = |place: &&mut Option<WorkStream>| place.is_none_or(|of| of.is(work_stream));
+        let is_there = self.is_there(there);
+        let place = self.libraries.iter_mut().find(is_its);
+        is_there && place.map(|place| *place = Some(work_stream)).is_some()
     }
 
     /// Adds a tensor of dlx that is ready on a stream; returns whether the others are where it is, and on that stream.
@@ -51,14 +54,6 @@ impl Agreed {
             self.device = there;
         }
         self.device == there
-    }
-
-    /// Whether there is room to ask this library.
-    #[inline(always)]
-    fn asks(&mut self, work_stream: WorkStream) -> bool {
-        let is_its = |place: &&mut Option<WorkStream>| place.is_none_or(|of| of.is(work_stream));
-        let place = self.libraries.iter_mut().find(is_its);
-        place.map(|place| *place = Some(work_stream)).is_some()
     }
 
     /// Whether the tensors are on a device with streams.

@@ -87,15 +87,15 @@ unsafe fn asked(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count == 1 && !keywords.is_null() {
+    let fast = if count == 1 && !keywords.is_null() {
         // SAFETY: the caller's promise; one positional argument, and `keywords` is not NULL.
-        let body = || unsafe { as_asked(arguments, keywords) };
-        if let Some(made) = guard(body, |_| None) {
-            return made;
-        }
-    }
+        guard(|| unsafe { as_asked(arguments, keywords) }, |_| None)
+    } else {
+        None
+    };
     // SAFETY: the caller's promise, passed on unchanged.
-    let made = unsafe { parse(Name::FromDlpack, module, arguments, count, keywords) };
+    let parse = || unsafe { parse(Name::FromDlpack, module, arguments, count, keywords) };
+    let made = fast.unwrap_or_else(parse);
     if count == 0 {
         return made;
     }
@@ -208,15 +208,12 @@ unsafe fn as_asked(
         let made = Tensor::of(&x)
             .is_none()
             .then(|| on_stream(&x, &request, &stream))?;
-        // SAFETY: the caller's promise; a new reference, or NULL with an exception.
-        return Some(unsafe { noted(made.unwrap_or_else(raised), arguments) });
+        return Some(made.unwrap_or_else(raised));
     }
     // An array is on the CPU, and no copy.
     let array = (!copies).then(|| numpy::fast_if_array(&x)).flatten();
     if let Some(snapshot) = array {
-        let made = Tensor::new(py, snapshot).map_or_else(raised, Bound::into_ptr);
-        // SAFETY: the caller's promise; a new reference, or NULL with an exception.
-        return Some(unsafe { noted(made, arguments) });
+        return Some(Tensor::new(py, snapshot).map_or_else(raised, Bound::into_ptr));
     }
     let made = match cache::table(&x) {
         Some((known, kind)) if !copies => {
@@ -226,8 +223,7 @@ unsafe fn as_asked(
         None if Tensor::of(&x).is_some() => return None,
         _ => by_ladder(&x, &request),
     };
-    // SAFETY: the caller's promise; a new reference, or NULL with an exception.
-    Some(unsafe { noted(made.unwrap_or_else(raised), arguments) })
+    Some(made.unwrap_or_else(raised))
 }
 
 /// Imports for a stream.

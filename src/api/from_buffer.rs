@@ -59,8 +59,6 @@ pub(crate) fn from_buffer<'py>(
         .map(|offset| number(offset, "offset", "a number of bytes"))
         .transpose()?;
     let size = layout::size(&shape)?;
-    let row_major = || (0..shape.len()).map(|index| layout::row_major(&shape, index));
-    let strides = strides.unwrap_or_else(|| row_major().collect());
     let mut flags = 0;
     if padded {
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
@@ -69,7 +67,12 @@ pub(crate) fn from_buffer<'py>(
     dtype::known(dtype)?;
     let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
     let whole = buffer::bytes(buffer)?;
-    let place = bytes::place(&meta, (size, &shape, &strides), offset, whole.size())?;
+    let place = bytes::place(
+        &meta,
+        (size, &shape, strides.as_deref()),
+        offset,
+        whole.size(),
+    )?;
     let mut taken = whole.part(place.start, &[place.length], &[1])?;
     let address = whole.meta().data.addr() as u64 + place.first as u64;
     let aligned = place.length == 0 || address.is_multiple_of(layout::alignment(meta.dtype));
@@ -92,7 +95,7 @@ pub(crate) fn from_buffer<'py>(
     meta.data = meta
         .data
         .wrapping_byte_offset((place.first - place.start) as isize);
-    let made = taken.within(meta, &shape, &strides)?;
+    let made = taken.within(meta, &shape, strides.as_deref())?;
     // The tensor alone holds the buffer now, as the garbage collector has to see.
     drop((whole, taken));
     Tensor::holding(py, made)

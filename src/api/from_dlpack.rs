@@ -10,7 +10,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
 use crate::api::tensor::requested::again;
 use crate::copy::request::{Asked, Request};
@@ -23,6 +22,7 @@ use crate::import::{aliases, ladder};
 use crate::stream::usage::{Release, StreamUsage};
 use crate::stream::{self, Wanted};
 use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::managed::read_only;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Source;
 use crate::tensor::trace;
@@ -196,11 +196,10 @@ pub(crate) fn from_pointer<'py>(
     let device = device.map_or(Ok(device::CPU), Device::of)?;
     let ptr: usize = number(ptr, "ptr", "an address as an int")?;
     let (shape, strides) = dimensions(shape, strides)?;
-    let flags = u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY;
     let data = std::ptr::with_exposed_provenance_mut(ptr);
     let meta = Meta {
         device,
-        ..Meta::on_cpu(data, DType::of(dtype)?, flags)
+        ..Meta::on_cpu(data, DType::of(dtype)?, read_only(readonly))
     };
     let usage = match stream::wanted(stream, device)? {
         Wanted::Stream(stream) => Some(StreamUsage::ready_after(stream, None)),

@@ -19,9 +19,9 @@ pub(crate) struct Lent {
     /// The library whose current stream uses the tensor; without it, the snapshot's usage tells.
     library: Option<Library>,
     /// The ends of earlier uses that the block has waited for.
-    covered: Vec<End>,
+    pub(super) covered: Vec<End>,
     /// The stream that its library worked on when the block was entered.
-    then: Option<Box<Stream>>,
+    pub(super) then: Option<Box<Stream>>,
 }
 
 impl Lent {
@@ -71,11 +71,6 @@ impl Lent {
         }
     }
 
-    /// Forgets the stream that an interface has named, before the code of another tensor runs.
-    pub(super) fn ask_again(&mut self) {
-        self.then = None;
-    }
-
     /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();
@@ -100,11 +95,6 @@ impl Lent {
         }
         self.then = now.map(Box::new);
         Ok(())
-    }
-
-    /// Notes that the block's stream does not wait for earlier uses after all.
-    pub(crate) fn uncover(&mut self) {
-        self.covered.clear();
     }
 
     /// Adds the streams that have to wait for the block's stream; returns whether the library has changed its stream

@@ -14,7 +14,7 @@ use crate::api::accepted::Accepted;
 use crate::api::agreed::Agreed;
 use crate::api::lent::Lent;
 use crate::api::writing;
-use crate::cpython::interpreter::{DropAttached, quietly};
+use crate::cpython::interpreter::quietly;
 use crate::driver::Capture;
 use crate::import::view::lend;
 use crate::stream;
@@ -83,7 +83,8 @@ impl Loan {
         accepted: Option<(&Accepted, usize)>,
     ) -> PyResult<DLDevice> {
         for (_, earlier) in &mut self.ordered {
-            earlier.ask_again();
+            // An interface may name another stream once the code of this tensor has run.
+            earlier.then = None;
         }
         let lent = lend(x, self.stream.as_ref(), wanted);
         let (mut snapshot, library, now) = lent.map_err(|error| match written {
@@ -168,7 +169,9 @@ impl Loan {
         // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
         self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
         if joined.is_err() {
-            self.ordered.iter_mut().for_each(|(_, lent)| lent.uncover());
+            self.ordered
+                .iter_mut()
+                .for_each(|(_, lent)| lent.covered.clear());
         }
         self.capture = joined?;
         Ok(())

@@ -321,27 +321,24 @@ impl Tensor {
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        let number = element::number(self.snapshot()?)?;
-        number.into_object(py)?.is_truthy()
+        element::number(py, self.snapshot()?)?.is_truthy()
     }
 
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        element::integer(self.snapshot()?)?.into_object(py)
+        element::integer(py, self.snapshot()?)
     }
 
     fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let number = element::real("an int", self.snapshot()?)?;
-        number.into_object(py)?.call_method0("__int__")
+        element::real(py, "an int", self.snapshot()?)?.call_method0("__int__")
     }
 
     fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
-        let number = element::real("a float", self.snapshot()?)?;
-        number.into_object(py)?.extract()
+        element::real(py, "a float", self.snapshot()?)?.extract()
     }
 
     /// The value of a tensor of one element.
     fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let number = element::number(self.snapshot()?)?.into_object(py)?;
+        let number = element::number(py, self.snapshot()?)?;
         py.get_type::<PyComplex>().call1((number,))
     }
 }

@@ -223,9 +223,10 @@ impl Bridged {
             named.set_item(name, x)?;
         }
         let (taken, all) = (PyList::new(py, taken)?, PyTuple::new(py, by_position)?);
-        let given = (taken, kind, like, all, named).into_pyobject(py)?;
-        let finish = self.arguments.bind(py).getattr(intern!(py, "finish"))?;
-        finish.call1(&given)
+        let given = (taken, kind, like, all, named);
+        self.arguments
+            .bind(py)
+            .call_method1(intern!(py, "finish"), given)
     }
 
     /// Converts an argument or a result.
@@ -262,10 +263,10 @@ impl Bridged {
             }
             None if is_plain(&value) => Ok(value),
             None => {
-                let convert_result = intern!(py, "convert_result");
-                let given = (kind, like, value).into_pyobject(py)?;
-                let convert_result = self.arguments.bind(py).getattr(convert_result)?;
-                convert_result.call1(&given)
+                let name = intern!(py, "convert_result");
+                self.arguments
+                    .bind(py)
+                    .call_method1(name, (kind, like, value))
             }
         }
     }

@@ -130,7 +130,7 @@ pub(super) fn to_table<'py>(
         None => return by_table(source, target, table, asked),
         Some(why) => why,
     };
-    let snapshot = source.into_snapshot()?;
+    let snapshot = source.into_tensor(py)?.get().snapshot()?.clone();
     if why == FORGETS && asked.share_readonly {
         let source = Input::holding(py, snapshot.writable()?, false)?;
         return by_table(source, target, table, asked);
@@ -220,13 +220,6 @@ impl Input<'_> {
         })
     }
 
-    fn into_snapshot(self) -> PyResult<Snapshot> {
-        match self {
-            Self::Managed(managed) => Ok(Snapshot::of(managed)?),
-            Self::Tensor { tensor, .. } => Ok(tensor.get().snapshot()?.clone()),
-        }
-    }
-
     /// Makes a compact copy of `snapshot`, the tensor of `x`, for the reason `why`; `CopyRefused` if `copy=False`.
     fn copied<'py>(
         x: &Bound<'py, PyAny>,
@@ -292,7 +285,7 @@ pub(super) fn to_function<'py>(
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = target.class.py();
-    let function = importer.function(py);
+    let function = importer.function.bind(py);
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(snapshot.dl_tensor()) {
@@ -336,10 +329,9 @@ pub(super) fn to_function<'py>(
         made = call_with(function, &[copied.into_tensor(py)?.as_any()]);
     }
     let made = given.accepted(made, target)?;
-    let look = importer.look(&made);
-    given.check_dtype(&made, look.as_ref(), importer, target)?;
+    given.check_dtype(&made, importer, target)?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
-        given.check_shared(look.as_ref().unwrap_or(&made), target)?;
+        given.check_shared(&made, target)?;
     }
     Ok(made)
 }

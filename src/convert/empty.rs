@@ -130,11 +130,7 @@ fn of_table<'py>(
     wanted: Prototype<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
-    let managed = table.allocate(class, wanted)?;
-    let managed = match checked::of_managed(&managed)? {
-        (_, true) => managed,
-        _ => checked::rewritten(managed)?,
-    };
+    let managed = checked::conforming(table.allocate(class, wanted)?)?;
     let (made, _, (shape, _)) = parts(&managed)?;
     let made = Prototype {
         shape,

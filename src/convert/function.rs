@@ -18,6 +18,7 @@ use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_subtype;
+use crate::cpython::modules::python;
 use crate::exchange::slot::{inner_of, is_mixin};
 use crate::import::ladder::{from_dlpack, is_accepted};
 use crate::stream;
@@ -72,9 +73,8 @@ pub(crate) fn py_convert<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     if let Some(dtype) = dtype {
-        let module = py.import(intern!(py, "dlx._libraries.cast"))?;
         let how = (x, model(x, to), dtype, device, copy, detach, share_readonly);
-        return module.call_method1(intern!(py, "convert"), how);
+        return python(py, "dlx._libraries.cast", "convert", how);
     }
     let asked = Options {
         device: device.map(Device::of).transpose()?,
@@ -85,13 +85,6 @@ pub(crate) fn py_convert<'py>(
         true => convert_detached(x, to, &asked),
         false => as_asked(x, to, &asked),
     }
-}
-
-/// Whether ``x`` is a tensor of torch that can be exported, and nothing else.
-#[pyfunction]
-#[pyo3(signature = (x, /))]
-pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    torch::only_exports(x)
 }
 
 /// `convert(x, to)` without keywords.

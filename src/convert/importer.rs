@@ -6,21 +6,20 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyModule, PyString, PyType};
+use pyo3::types::{PyModule, PyType};
 
 use crate::adapters::tensorflow;
-use crate::cpython::call::{attribute, call_method_with, call_with};
+use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_immutable, lacks};
+use crate::cpython::modules::python;
 use crate::cpython::type_map::TypeMap;
 
 /// The importer of a library, called with a `dlx.Tensor`: `Found` of `dlx._libraries.importers`.
 #[derive(FromPyObject)]
 pub(crate) struct Importer {
-    function: Py<PyAny>,
-    namespace: Py<PyAny>,
-    /// Returns what shows the memory of a result in less time than the result.
-    look: Option<Py<PyAny>>,
+    pub(super) function: Py<PyAny>,
+    /// Where the library's dtypes have their names; None if unknown.
+    pub(super) namespace: Py<PyAny>,
     /// Whether what the library exports is the memory of its arrays, never a copy.
     shows_memory: bool,
     /// Whether it keeps the struct that it is given, so that no result is of another dtype.
@@ -56,11 +55,12 @@ impl Importer {
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
         let question = if lacks(class, &[intern!(py, "from_dlpack")]) {
-            intern!(py, "importing_by_package")
+            "importing_by_package"
         } else {
-            intern!(py, "importing")
+            "importing"
         };
-        let found: Arc<Self> = Arc::new(provided(question, class)?.extract()?);
+        let found = python(py, "dlx._libraries.importers", question, (class,))?;
+        let found: Arc<Self> = Arc::new(found.extract()?);
         if found.lasts != "once" {
             IMPORTERS.add(class, found.clone());
         }
@@ -72,22 +72,13 @@ impl Importer {
         if self.lasts == "always" {
             return Ok(true);
         }
-        let (namespace, name) = (self.namespace(py), intern!(py, "from_dlpack"));
+        let (namespace, name) = (self.namespace.bind(py), intern!(py, "from_dlpack"));
         let now = match namespace.cast_exact::<PyModule>() {
             // What a plain module has in its dict is its attribute.
             Ok(module) => module.dict().get_item(name)?,
             Err(_) => attribute(namespace, name)?,
         };
         Ok(now.is_some_and(|now| now.is(&self.function)))
-    }
-
-    pub(crate) fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.function.bind(py)
-    }
-
-    /// Where the library's dtypes have their names; None if unknown.
-    pub(crate) fn namespace<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.namespace.bind(py)
     }
 
     /// Whether an import of `made` shows its own memory. Of a class that a program derives, nothing is known.
@@ -100,23 +91,4 @@ impl Importer {
         let is_listed = self.shows_memory && self.lasts != "once";
         Ok(is_listed && (own.is(class) || tensorflow::is_eager_class(&own)?))
     }
-
-    /// The memory of `made`, if there is a shorter look at it than by its own protocols.
-    pub(crate) fn look<'py>(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        // Whatever fails here, the object's own protocols tell, too.
-        call_with(self.look.as_ref()?.bind(made.py()), &[made]).ok()
-    }
-}
-
-/// What `function` of `dlx._libraries.importers` answers for `x`.
-fn provided<'py>(
-    function: &Bound<'py, PyString>,
-    x: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let py = x.py();
-    let module = MODULE.get_or_try_init(py, || {
-        Ok::<_, PyErr>(py.import("dlx._libraries.importers")?.unbind())
-    })?;
-    call_method_with(module.bind(py), function, &[x])
 }

@@ -65,7 +65,6 @@ impl Given {
     pub(super) fn check_dtype(
         &self,
         made: &Bound<'_, PyAny>,
-        look: Option<&Bound<'_, PyAny>>,
         importer: &Importer,
         target: &Target<'_>,
     ) -> PyResult<()> {
@@ -73,15 +72,11 @@ impl Given {
             return Ok(());
         }
         let py = made.py();
-        let dtype_of = |made| seen(made).map(|snapshot| snapshot.meta().dtype);
-        let found = match look {
-            Some(look) => dtype_of(look),
-            None => self.named(made, importer.namespace(py)),
-        };
         // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
+        let found = self.named(made, importer.namespace.bind(py));
         let found = found.or_else(|error| match is_urgent(py, &error) {
             true => Err(error),
-            false => dtype_of(made),
+            false => seen(made).map(|snapshot| snapshot.meta().dtype),
         });
         match found {
             Err(error) if is_urgent(py, &error) => Err(error),
@@ -157,8 +152,7 @@ pub(super) fn is_protected(
     source: &Snapshot,
     (importer, class): (&Importer, &Bound<'_, PyType>),
 ) -> PyResult<bool> {
-    let look = importer.look(made);
-    match seen(look.as_ref().unwrap_or(made)) {
+    match seen(made) {
         Ok(result) if result.has(DLPACK_FLAG_BITMASK_READ_ONLY) => Ok(true),
         Ok(result) => Ok(importer.shows_memory(made, class)? && are_apart(&result, source)?),
         Err(error) if is_urgent(made.py(), &error) => Err(error),

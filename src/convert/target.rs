@@ -9,7 +9,6 @@
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
@@ -18,6 +17,7 @@ use crate::api::from_dlpack::is_tensor;
 use crate::convert::importer::Importer;
 use crate::convert::namespace::{array_type, is_namespace};
 use crate::cpython::lookup::{is_asked_by_type, is_immutable, is_subtype};
+use crate::cpython::modules::python;
 use crate::exchange::Table;
 use crate::exchange::slot::is_mixin;
 use crate::import::cache;
@@ -82,8 +82,7 @@ impl<'py> Target<'py> {
             return Self::of(array_type(to)?.as_any());
         }
         if to.is_instance_of::<PyString>() {
-            let module = to.py().import(intern!(to.py(), "dlx._libraries.named"))?;
-            return Self::of(&module.call_method1("named", (to,))?);
+            return Self::of(&python(to.py(), "dlx._libraries.named", "named", (to,))?);
         }
         if is_tensor(to)? {
             return Self::like(to);

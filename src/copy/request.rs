@@ -116,12 +116,6 @@ impl<'a, 'py> Request<'a, 'py> {
         }
     }
 
-    /// As [`Self::is_nothing`], and no target stream is named.
-    #[inline(always)]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.is_nothing() && self.stream.is_none()
-    }
-
     /// The stream requested for `device`, where the tensor is or will be.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
         self.stream

@@ -59,6 +59,15 @@ pub(crate) fn within(let_go: impl FnOnce()) -> bool {
     })
 }
 
+/// Runs `let_go` of `held`, which it ends; if too many releases are nested, `held` is dropped once the outermost is done.
+#[inline(always)]
+pub(crate) fn nested<T: 'static>(held: T, let_go: impl FnOnce(&mut T)) {
+    let mut held = ManuallyDrop::new(held);
+    if !within(|| let_go(&mut held)) {
+        later(|| drop(ManuallyDrop::into_inner(held)));
+    }
+}
+
 /// Runs `let_go` once the outermost release of this thread is done.
 #[cold]
 #[inline(never)]

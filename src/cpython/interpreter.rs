@@ -3,7 +3,6 @@
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -14,7 +13,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::cpython::depth::{later, within};
+use crate::cpython::depth::nested;
 use crate::cpython::symbol::symbol;
 
 /// The pending Python exception, saved while a destructor runs and restored on drop (R5).
@@ -49,42 +48,6 @@ impl Drop for Pending<'_> {
         };
         // SAFETY: attached for `'py`; the three references are those that `save` received.
         unsafe { ffi::PyErr_Restore(kind, value, traceback) };
-    }
-}
-
-/// A value that drops faster on a thread that is attached and counted by PyO3.
-pub(crate) trait DropAttached: Sized {
-    /// Drops it.
-    fn drop_attached(self, py: Python<'_>);
-}
-
-/// A field of a Python object whose release preserves the pending exception: objects die while exceptions propagate,
-/// and a foreign deleter may run Python code (R5).
-pub(crate) struct Quiet<T: DropAttached>(ManuallyDrop<T>);
-
-impl<T: DropAttached> Quiet<T> {
-    /// Holds `value` until the Python object that contains it dies.
-    pub(crate) fn new(value: T) -> Self {
-        Self(ManuallyDrop::new(value))
-    }
-}
-
-impl<T: DropAttached> Deref for Quiet<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: DropAttached> Drop for Quiet<T> {
-    fn drop(&mut self) {
-        // SAFETY: the value is part of a Python object, whose destructor runs attached, or was about to become part of
-        // one in a function that is called attached.
-        let py = unsafe { Python::assume_attached() };
-        // SAFETY: taken only here; `self` is not used again.
-        let value = unsafe { ManuallyDrop::take(&mut self.0) };
-        quietly(py, || value.drop_attached(py));
     }
 }
 
@@ -285,66 +248,46 @@ pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// A Python object that keeps memory alive and may be released on any thread (S5).
-pub(crate) struct PythonOwner(Option<Py<PyAny>>);
+pub(crate) struct PythonOwner(ManuallyDrop<Py<PyAny>>);
 
 impl PythonOwner {
     /// Takes over the reference until dropped.
     pub(crate) fn new(object: Py<PyAny>) -> Self {
-        Self(Some(object))
+        Self(ManuallyDrop::new(object))
     }
 
-    /// The object, or NULL.
+    /// The object.
     pub(crate) fn as_ptr(&self) -> *mut ffi::PyObject {
-        self.0.as_ref().map_or(null_mut(), Py::as_ptr)
+        self.0.as_ptr()
     }
 
-    /// The object. `None` only inside drop.
-    pub(crate) fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
-        self.0.as_ref().map(|object| object.bind(py))
+    /// The object.
+    pub(crate) fn bind<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyAny> {
+        self.0.bind(py)
     }
-}
 
-impl DropAttached for PythonOwner {
-    fn drop_attached(mut self, py: Python<'_>) {
-        if is_finalizing() {
-            return std::mem::forget(self);
-        }
-        let Some(object) = self.0.take() else {
-            return;
-        };
-        std::mem::forget(self);
-        let object = object.into_ptr();
+    /// Drops it on a thread that is attached.
+    pub(crate) fn drop_attached(self, _py: Python<'_>) {
         // SAFETY: attached; this was our reference, released once (S5).
-        let let_go = || unsafe { ffi::Py_DECREF(object) };
-        if is_shared(object) {
-            return let_go();
-        }
-        if !within(let_go) {
-            // SAFETY: attached, and the reference has not been released.
-            let object = unsafe { Bound::from_owned_ptr(py, object) };
-            let this = Self::new(object.unbind());
-            later(|| drop(this));
+        let let_go = |this: &mut Self| unsafe { ffi::Py_DECREF(this.as_ptr()) };
+        if is_finalizing() {
+            std::mem::forget(self);
+        } else if is_shared(self.as_ptr()) {
+            let_go(&mut ManuallyDrop::new(self));
+        } else {
+            nested(self, let_go);
         }
     }
 }
 
 impl Drop for PythonOwner {
     fn drop(&mut self) {
-        let mut object = self.0.take();
-        if object.is_none() {
-            return;
-        }
-        let let_go = || {
-            release_unless_exiting(|py| {
-                if let Some(object) = object.take() {
-                    object.drop_ref(py);
-                }
-            });
-            // Leaked: the interpreter is exiting.
-            std::mem::forget(object.take());
-        };
-        if !within(let_go) {
-            later(|| drop(Self(object)));
-        }
+        // SAFETY: the owner is not used again.
+        let object = unsafe { ManuallyDrop::take(&mut self.0) };
+        // Leaked if the interpreter is exiting.
+        nested(Self::new(object), |this| {
+            // SAFETY: attached; this was our reference, released once (S5).
+            release_unless_exiting(|_| unsafe { ffi::Py_DECREF(this.as_ptr()) });
+        });
     }
 }

@@ -1,14 +1,11 @@
 //! The CUDA driver API.
 
-mod functions;
-
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::library::{call, check_fork, failure, initialized, load, of_both, once};
-use functions::Functions;
+use super::library::{call, check_fork, failure, functions, initialized, load, of_both, once};
 
 use super::error::Error;
 use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Run};
@@ -19,6 +16,45 @@ const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 
 /// Of how many devices the primary contexts are remembered; those of others are retained at each use.
 const DEVICES: usize = 64;
+
+functions! {
+    cuInit(c_uint);
+    cuGetErrorName(c_int, *mut *const c_char);
+    cuDeviceTotalMem(*mut usize, c_int) as "cuDeviceTotalMem_v2";
+    cuDevicePrimaryCtxRetain(*mut *mut c_void, c_int);
+    cuDevicePrimaryCtxGetState(c_int, *mut c_uint, *mut c_int);
+    cuCtxGetCurrent(*mut *mut c_void);
+    cuCtxPushCurrent(*mut c_void) as "cuCtxPushCurrent_v2";
+    cuCtxPopCurrent(*mut *mut c_void) as "cuCtxPopCurrent_v2";
+    cuCtxGetDevice(*mut c_int);
+    cuCtxGetId(*mut c_void, *mut u64);
+    cuEventCreate(*mut *mut c_void, c_uint);
+    cuEventDestroy(*mut c_void) as "cuEventDestroy_v2";
+    cuEventRecord(*mut c_void, *mut c_void);
+    cuEventQuery(*mut c_void);
+    cuEventSynchronize(*mut c_void);
+    cuStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
+    cuStreamSynchronize(*mut c_void);
+    cuStreamGetCtx(*mut c_void, *mut *mut c_void);
+    cuStreamGetId(*mut c_void, *mut u64);
+    cuStreamIsCapturing(*mut c_void, *mut c_int);
+    cuStreamGetCaptureInfo(
+        *mut c_void,
+        *mut c_int,
+        *mut u64,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+    ) as "cuStreamGetCaptureInfo_v2";
+    cuThreadExchangeStreamCaptureMode(*mut c_int);
+    cuMemcpyAsync(u64, u64, usize, *mut c_void);
+    cuMemcpyPeerAsync(u64, *mut c_void, u64, *mut c_void, usize, *mut c_void);
+    cuMemAlloc(*mut u64, usize) as "cuMemAlloc_v2";
+    cuMemFree(u64) as "cuMemFree_v2";
+    cuMemAllocAsync(*mut u64, usize, *mut c_void);
+    cuMemFreeAsync(u64, *mut c_void);
+    cuPointerGetAttribute(*mut c_void, c_int, u64);
+}
 
 /// The loaded CUDA driver.
 pub(super) struct Cuda {
@@ -42,7 +78,8 @@ impl Cuda {
             &["libcuda.so.1"]
         };
         let library = load("DLX_LIBCUDA", "libcuda.so", files)?;
-        let functions = functions::find(library);
+        // SAFETY: the signatures are those of `cuda.h`, and a symbol never changes its signature (S19).
+        let functions = unsafe { Functions::find(library) };
         let cuda = Self {
             functions,
             primary: [const { AtomicUsize::new(0) }; DEVICES],
@@ -240,8 +277,7 @@ mod tests {
     #[test]
     fn a_driver_of_cuda_11_numbers_neither_streams_nor_contexts() -> Result<(), Error> {
         let cuda = Cuda {
-            // SAFETY: NULL for each.
-            functions: unsafe { Functions::find(|_, _| null_mut()) },
+            functions: Functions::default(),
             primary: [const { AtomicUsize::new(0) }; DEVICES],
         };
         // SAFETY: no driver gets it.

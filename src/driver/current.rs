@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
 use std::ops::Deref;
 use std::ptr;
 
@@ -28,38 +27,21 @@ pub(crate) fn of(device: DLDevice) -> Result<&'static dyn Driver, Error> {
 pub(crate) struct Relaxed {
     driver: &'static dyn Driver,
     mode: i32,
-    outer: usize,
-}
-
-thread_local! {
-    /// The address of the driver whose mode is relaxed in this thread.
-    static RELAXED_IN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`, and HIP's.
 const RELAXED: i32 = 2;
 
 impl Relaxed {
-    /// Sets the mode, which costs nothing if it is set already.
-    pub(crate) fn enter(driver: &'static dyn Driver) -> Result<Option<Self>, Error> {
-        let address = ptr::from_ref(driver).addr();
-        let outer = RELAXED_IN.get();
-        if outer == address {
-            return Ok(None);
-        }
+    /// Sets the mode.
+    pub(crate) fn enter(driver: &'static dyn Driver) -> Result<Self, Error> {
         let mode = driver.exchange_capture_mode(RELAXED)?;
-        RELAXED_IN.set(address);
-        Ok(Some(Self {
-            driver,
-            mode,
-            outer,
-        }))
+        Ok(Self { driver, mode })
     }
 }
 
 impl Drop for Relaxed {
     fn drop(&mut self) {
-        RELAXED_IN.set(self.outer);
         // Fails only if the driver has shut down.
         self.driver.exchange_capture_mode(self.mode).ok();
     }
@@ -111,7 +93,7 @@ pub(crate) fn device_of_stream(device: DLDevice, stream: RawStream) -> Result<DL
 
 impl Current {
     /// Sets the relaxed capture mode.
-    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, Error> {
+    pub(crate) fn relaxed(&self) -> Result<Relaxed, Error> {
         Relaxed::enter(self.driver)
     }
 

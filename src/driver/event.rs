@@ -237,7 +237,7 @@ impl Event {
     }
 
     /// Sets the relaxed capture mode of the event's driver.
-    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, Error> {
+    pub(crate) fn relaxed(&self) -> Result<Relaxed, Error> {
         check_fork()?;
         Relaxed::enter(self.driver)
     }

@@ -72,13 +72,8 @@ impl Hip {
             "amdhip64.dll",
         ];
         let library = load("DLX_LIBAMDHIP", "libamdhip64", &files)?;
-        let address = |_: &'static str, name: &'static str| {
-            // SAFETY: this only takes the address.
-            let address = unsafe { symbol::<*mut c_void>(library, name) };
-            address.unwrap_or(null_mut())
-        };
         // SAFETY: the signatures are those of `hip_runtime_api.h`; symbols without a suffix keep them (S19).
-        let functions = unsafe { Functions::find(address) };
+        let functions = unsafe { Functions::find(library) };
         // SAFETY: as for the table (S19).
         let error_name = unsafe { symbol(library, "hipGetErrorName") };
         let hip = Self {

@@ -117,33 +117,23 @@ pub(super) fn check_fork() -> Result<(), Error> {
 macro_rules! functions {
     ($($name:ident ( $($argument:ty),* $(,)? ) $(as $symbol:literal)?;)*) => {
         /// The driver's functions, named as in its header; `None` for those that it lacks.
-        #[derive(Clone, Copy)]
+        #[derive(Default)]
         #[allow(non_snake_case, reason = "the names of the header")]
-        pub(super) struct Functions {
-            $(pub(super) $name: Option<unsafe extern "C" fn($($argument),*) -> std::ffi::c_int>,)*
+        struct Functions {
+            $($name: Option<unsafe extern "C" fn($($argument),*) -> std::ffi::c_int>,)*
         }
 
         impl Functions {
-            /// Looks up every function.
+            /// Looks up every function, by its own symbol where that is not its name.
             ///
             /// # Safety
             ///
-            /// `address` returns NULL or the function of that name, with the signature in the table.
-            pub(super) unsafe fn find(address: impl Fn(&'static str, &'static str) -> *mut std::ffi::c_void) -> Self {
+            /// The functions that `library` has under these names have the signatures in the table.
+            unsafe fn find(library: &libloading::Library) -> Self {
                 Self {
-                    $($name: {
-                        #[allow(unused_mut, unused_assignments, reason = "names without a suffix")]
-                        let mut symbol = stringify!($name);
-                        $(symbol = $symbol;)?
-                        let address = address(stringify!($name), symbol);
-                        // SAFETY: NULL or a function of this signature, as the caller guarantees; NULL is `None` of an
-                        // optional function pointer.
-                        unsafe {
-                            std::mem::transmute::<
-                                *mut std::ffi::c_void,
-                                Option<unsafe extern "C" fn($($argument),*) -> std::ffi::c_int>,
-                            >(address)
-                        }
+                    // SAFETY: the caller's.
+                    $($name: unsafe {
+                        crate::driver::library::symbol(library, [$($symbol,)? stringify!($name)][0])
                     },)*
                 }
             }

@@ -216,7 +216,7 @@ impl Slot {
 
     /// What is noted of the tensors that this table passes on.
     pub(crate) fn noted(&self) -> Of {
-        Of::table(from_ref(self).addr())
+        Of(from_ref(self).addr())
     }
 }
 

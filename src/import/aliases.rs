@@ -163,7 +163,7 @@ fn looked_at(
 
 /// The producer to ask for `snapshot` on one of its aliases.
 fn exporter_of<'a, 'py>(py: Python<'py>, snapshot: &'a Snapshot) -> Option<&'a Bound<'py, PyAny>> {
-    snapshot.aliases()?.exporter.as_ref()?.bind(py)
+    Some(snapshot.aliases()?.exporter.as_ref()?.bind(py))
 }
 
 /// `snapshot` on an alias, if `request` names one.

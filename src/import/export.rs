@@ -28,7 +28,6 @@ use crate::tensor::checked::{self, Meta};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
 
 /// Exports `x` as a managed tensor, with the work stream of its library, from its table, for devices with streams.
 ///
@@ -143,24 +142,16 @@ fn from_table(
         && let Some(meta) = Meta::usual(tensor, flags)
     {
         guards.check(x, meta.dtype, meta.data)?;
-        let named = match meta.device == device::CPU {
-            true => None,
-            false => work_stream(table, meta.device),
-        };
-        return Ok((managed, named));
+        let device = meta.device;
+        return Ok((managed, work_stream(table, device)));
     }
-    let checked = checked::of_managed(&managed);
-    let (tensor, exact) =
-        checked.map_err(|error| torch::explain(guards.is_some(), x, error.into()))?;
+    let managed = checked::conforming(managed)
+        .map_err(|error| torch::explain(guards.is_some(), x, error.into()))?;
+    let tensor = managed.read()?.0;
     if let Some(guards) = guards {
         guards.check(x, tensor.dtype, tensor.data)?;
     }
     let work_stream = work_stream(table, tensor.device);
-    let managed = if exact {
-        managed
-    } else {
-        checked::rewritten(managed)?
-    };
     Ok((managed, work_stream))
 }
 

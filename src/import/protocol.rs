@@ -107,7 +107,11 @@ fn ask_checked(
         Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
         // The fast path exports without asking for the device, so a failing __dlpack_device__ does not count here.
-        Err(error) if request.is_plain() && error.is_instance_of::<PyException>(py) => {
+        Err(error)
+            if request.is_nothing()
+                && request.stream.is_none()
+                && error.is_instance_of::<PyException>(py) =>
+        {
             let snapshot = on_cpu(x, is_tensorflow)?.ok_or(error)?;
             check_memory(x, kind, &snapshot)?;
             return Ok(Some(snapshot));

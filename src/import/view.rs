@@ -186,8 +186,7 @@ fn exported(x: &Bound<'_, PyAny>, table: &Table, guards: Option<&Guards>) -> PyR
 /// The library of a table, for a device with streams.
 #[inline(always)]
 fn library(table: &Table, device: DLDevice) -> Option<Library> {
-    let work_stream = table.work_stream.filter(|_| stream::has_streams(device));
-    work_stream.map(Library::Table)
+    work_stream(table, device).map(Library::Table)
 }
 
 /// Imports without order if `__cuda_array_interface__` names the stream, else for the stream of the block.

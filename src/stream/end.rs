@@ -108,8 +108,8 @@ impl End {
     /// Sets the relaxed capture mode of its driver.
     pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, driver::Error> {
         match self {
-            Self::Point(point) => point.relaxed(),
-            Self::Unrecorded(stream, _) => Relaxed::enter(driver::of(stream.device())?),
+            Self::Point(point) => point.relaxed().map(Some),
+            Self::Unrecorded(stream, _) => Relaxed::enter(driver::of(stream.device())?).map(Some),
             Self::Never => Ok(None),
         }
     }

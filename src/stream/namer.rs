@@ -110,19 +110,12 @@ impl Namer {
 /// What is noted in a thread: who names the stream of the tensor that was passed on last, in all or by the table of a mixin
 /// class, at its address; or the one on which all are ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Of(usize);
+pub(crate) struct Of(pub(crate) usize);
 
 /// Of the tensors that were imported, or exported as a `dlx.Tensor`.
 pub(crate) const TENSORS: Of = Of(0);
 /// Of the stream that a consumer may have been told: all that was exported is ready there.
 pub(crate) const READY: Of = Of(1);
-
-impl Of {
-    /// Of the table at this address.
-    pub(crate) fn table(address: usize) -> Self {
-        Self(address)
-    }
-}
 
 type Notes = RefCell<Vec<(Of, DLDevice, Namer)>>;
 

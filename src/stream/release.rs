@@ -15,6 +15,8 @@ use std::process;
 use std::thread::{Builder, Thread, park_timeout, sleep};
 use std::time::{Duration, Instant};
 
+use pyo3::prelude::*;
+
 use crate::abi::DLDevice;
 use crate::cpython::boundary::guard;
 use crate::cpython::fork::{Lock, Locked};
@@ -301,8 +303,10 @@ fn run() {
     }
 }
 
-/// The number of deferred tensors, those that are looked at included; the thread looks at them now.
+/// The number of tensors whose memory waits for a stream; what has passed is released now.
+#[pyfunction]
 pub(crate) fn deferred() -> usize {
+    // Those that are looked at count, too.
     let mut waiting = waiting();
     if waiting.has_thread() {
         waiting.wake();

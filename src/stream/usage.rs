@@ -96,10 +96,7 @@ impl Library {
                 let handle = work_stream.get(py, device)?;
                 Ok(Some(Stream::of_table(handle, device)))
             }
-            Self::Interface(object) => match object.bind(py) {
-                Some(object) => interface::stream(object, device),
-                None => Ok(None),
-            },
+            Self::Interface(object) => interface::stream(object.bind(py), device),
         }
     }
 }

@@ -10,10 +10,11 @@ use crate::abi::*;
 use crate::stream;
 use crate::stream::usage::{Producer, Ready};
 use crate::tensor::buffer::{byte_strides, describe, format};
-use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::bytes;
+use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::{device, dtype, layout};
+use crate::tensor::snapshot::Snapshot;
+use crate::types::{device, dtype};
 
 /// The entries that both interfaces share, except `data`.
 fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
@@ -66,23 +67,9 @@ fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
 pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyDict>> {
     let py = tensor.py();
     let snapshot = tensor.get().snapshot()?;
-    let meta = snapshot.meta();
     named(py, snapshot)?;
-    let item = i64::from(dtype::bits(meta.dtype) / 8);
-    // `Checked` has verified that no element offset overflows.
-    let (offset, size) = match snapshot.size() {
-        0 => (0, 0),
-        _ => {
-            let (first, last) = layout::span(snapshot.shape(), snapshot.strides())?;
-            (-first * item, (last - first + 1) * item)
-        }
-    };
-    let bytes = Meta {
-        data: meta.data.wrapping_byte_sub(offset as usize),
-        dtype: dtype::BYTE,
-        ..meta
-    };
-    let bytes = Checked::new(bytes, &[size], None)?.over(Source::Snapshot(snapshot.clone()));
+    let bytes = bytes::run(snapshot)?;
+    let offset = snapshot.meta().data.addr() - bytes.meta().data.addr();
     let interface = interface(py, snapshot)?;
     interface.set_item("data", Tensor::new(py, bytes)?)?;
     interface.set_item("offset", offset)?;

@@ -60,23 +60,18 @@ pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     })
 }
 
-/// Strides in bytes.
+/// Strides in bytes; those of the contiguous row-major layout for a tensor without elements: CPython checks strides without
+/// checking whether there are any.
 pub(crate) fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
     let item = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
+    let stride = |index: usize| match snapshot.size() {
+        0 => layout::row_major(snapshot.shape(), index),
+        _ => snapshot.strides()[index],
+    };
     // The elements lie in one address space, so strides between them do not overflow; strides of extents 0 and 1 are
     // never used.
-    let strides = snapshot.strides().iter();
-    strides
-        .map(|&stride| (stride as isize).wrapping_mul(item))
-        .collect()
-}
-
-/// Strides in bytes of the contiguous row-major layout.
-fn compact_strides(snapshot: &Snapshot) -> Box<[isize]> {
-    let item = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
-    let stride = |index| layout::row_major(snapshot.shape(), index) as isize;
     (0..snapshot.ndim())
-        .map(|index| stride(index).wrapping_mul(item))
+        .map(|index| (stride(index) as isize).wrapping_mul(item))
         .collect()
 }
 
@@ -120,13 +115,7 @@ pub(crate) unsafe fn fill(
     }
     // The buffer protocol requires both to be NULL without dimensions.
     let asks_for_some = |flag: c_int| asks(flag) && snapshot.ndim() > 0;
-    let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| {
-        Box::new(match snapshot.size() {
-            // CPython checks strides without checking whether there are elements.
-            0 => compact_strides(snapshot),
-            _ => byte_strides(snapshot),
-        })
-    });
+    let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| Box::new(byte_strides(snapshot)));
     let shape: *const i64 = snapshot.shape().as_ptr();
     let mut filled = ffi::Py_buffer::new();
     filled.buf = snapshot.meta().data;

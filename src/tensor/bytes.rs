@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::ptr::null_mut;
-
 use crate::tensor::checked::Meta;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::snapshot::Snapshot;
@@ -28,9 +26,15 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
             device::name(meta.device)
         )));
     }
-    let (start, end) = layout::byte_span(snapshot.shape(), snapshot.strides(), meta.bits())?;
+    let (start, end) = byte_span(snapshot)?;
     let start_address = meta.data.addr().wrapping_add_signed(start as isize);
     Ok((start_address, (end - start) as i64))
+}
+
+/// The first byte and the one after the last, relative to the first of the first element.
+pub(crate) fn byte_span(snapshot: &Snapshot) -> Result<(i128, i128), Error> {
+    let (shape, strides) = (snapshot.shape(), Some(snapshot.strides()));
+    layout::byte_span(snapshot.size(), shape, strides, snapshot.meta().bits())
 }
 
 /// Whether both are on the CPU, and no byte is in the span of both.
@@ -57,12 +61,11 @@ pub(crate) fn are_apart(one: &Snapshot, other: &Snapshot) -> Result<bool, Error>
 /// `BufferError` for gaps between the elements, and for packed elements that do not begin with a byte.
 #[cold]
 pub(crate) fn raw(snapshot: &Snapshot) -> Result<Snapshot, Error> {
-    let (address, length) = span(snapshot)?;
-    let mut meta = snapshot.meta();
+    let run = run(snapshot)?;
     let (shape, strides) = (snapshot.shape(), snapshot.strides());
-    if length > 0 {
+    if run.size() > 0 {
         let (low, _) = layout::span(shape, strides)?;
-        let begins_with_a_byte = i128::from(low) * i128::from(meta.bits()) % 8 == 0;
+        let begins_with_a_byte = i128::from(low) * i128::from(snapshot.meta().bits()) % 8 == 0;
         if !begins_with_a_byte || !layout::has_no_gaps(shape, strides) {
             return Err(Error::refused(format!(
                 "the tensor of shape {shape:?} and strides {strides:?} is not dense: some of its bytes belong to no \
@@ -70,14 +73,17 @@ pub(crate) fn raw(snapshot: &Snapshot) -> Result<Snapshot, Error> {
             )));
         }
     }
-    meta.data = if length > 0 {
-        meta.data.with_addr(address)
-    } else {
-        null_mut()
-    };
+    Ok(run)
+}
+
+/// The bytes of [`span`] as a tensor of uint8, also those that belong to no element.
+pub(crate) fn run(snapshot: &Snapshot) -> Result<Snapshot, Error> {
+    let (address, length) = span(snapshot)?;
+    let mut meta = snapshot.meta();
+    meta.data = meta.data.with_addr(address);
     meta.dtype = dtype::BYTE;
     meta.flags &= PROTECTED;
-    snapshot.within(meta, &[length], &[1])
+    snapshot.within(meta, &[length], None)
 }
 
 /// Where a tensor lies in a run of `length` bytes.
@@ -99,18 +105,15 @@ pub(crate) struct Place {
 #[cold]
 pub(crate) fn place(
     meta: &Meta,
-    (size, shape, strides): (i64, &[i64], &[i64]),
+    (size, shape, strides): (i64, &[i64], Option<&[i64]>),
     offset: Option<i64>,
     length: i64,
 ) -> Result<Place, Error> {
-    let (start, end) = match size {
-        0 => (0, 0),
-        _ => layout::byte_span(shape, strides, meta.bits())?,
-    };
+    let (start, end) = layout::byte_span(size, shape, strides, meta.bits())?;
     let first = offset.map_or(-start, i128::from);
     if first + start < 0 || first + end > i128::from(length) {
         return Err(Error::refused(format!(
-            "the tensor takes bytes {} to {} of a buffer that has {length}",
+            "the tensor takes bytes {} to {}, outside of the buffer of {length} bytes",
             first + start,
             first + end
         )));

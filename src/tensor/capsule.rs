@@ -250,15 +250,11 @@ pub(crate) fn contents(
     capsule: &Bound<'_, PyCapsule>,
     accepted: Option<&CStr>,
 ) -> PyResult<NonNull<c_void>> {
-    let text = |name: Option<&CStr>| match name {
-        Some(name) => format!("named {name:?}"),
-        None => "without a name".to_owned(),
-    };
     capsule.pointer_checked(accepted).map_err(|_| {
         PyBufferError::new_err(format!(
             "the capsule is {}; expected one {}",
-            text(name(capsule)),
-            text(accepted)
+            called(name(capsule)),
+            called(accepted)
         ))
     })
 }
@@ -271,21 +267,26 @@ fn name<'a>(capsule: &'a Bound<'_, PyCapsule>) -> Option<&'a CStr> {
     Some(unsafe { CStr::from_ptr(name.as_ptr()) })
 }
 
+/// What an error message calls a capsule of this name.
+fn called(name: Option<&CStr>) -> String {
+    name.map_or("without a name".to_owned(), |name| {
+        format!("named {name:?}")
+    })
+}
+
 /// The error for a capsule that dlx cannot consume (R10).
 #[cold]
 pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
-    let Some(name) = name(capsule) else {
-        return PyBufferError::new_err(
-            "the capsule has no name; expected 'dltensor' or 'dltensor_versioned'",
-        );
-    };
-    if name == DLManagedTensor::USED || name == DLManagedTensorVersioned::USED {
+    let name = name(capsule);
+    let used = [DLManagedTensor::USED, DLManagedTensorVersioned::USED];
+    if let Some(name) = name.filter(|name| used.contains(name)) {
         return PyBufferError::new_err(format!(
             "the capsule has already been consumed ({name:?}); call __dlpack__ again for another"
         ));
     }
     PyBufferError::new_err(format!(
-        "the capsule is named {name:?}; expected \"dltensor\" or \"dltensor_versioned\""
+        "the capsule is {}; expected one named \"dltensor\" or \"dltensor_versioned\"",
+        called(name)
     ))
 }
 

@@ -189,8 +189,8 @@ impl<'a> Checked<'a> {
         if self.size == 0 || !device::has_addresses(self.meta.device) {
             return Ok(self);
         }
-        let (low, high) = layout::reach(self.size, self.shape, self.strides)?;
-        let (start, end) = layout::bytes(low, high, dtype::bits(self.meta.dtype));
+        let bits = dtype::bits(self.meta.dtype);
+        let (start, end) = layout::byte_span(self.size, self.shape, self.strides, bits)?;
         let address = self.meta.data.addr() as i128;
         if address + start < 0 || address + end - 1 > usize::MAX as i128 {
             return Err(Error::refused(format!(
@@ -244,17 +244,19 @@ fn no_data(size: i64) -> Error {
     ))
 }
 
-/// Checks the fields of `managed`. Also returns whether an export of its snapshot would have the same fields, so that
-/// it can be passed on unchanged.
+/// `managed` itself, checked, if an export of its snapshot would have the same fields, so that it can be passed on; else a
+/// new one of dlx's.
 #[inline(always)]
-pub(crate) fn of_managed(managed: &ManagedVersioned) -> Result<(&DLTensor, bool), Error> {
+pub(crate) fn conforming(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3, managed tensors).
-    let exact = unsafe { is_exact(tensor, flags) }?;
-    Ok((tensor, exact))
+    match unsafe { is_exact(tensor, flags) }? {
+        true => Ok(managed),
+        false => rewritten(managed),
+    }
 }
 
-/// The fields, shape and strides of `managed`, which has passed [`of_managed`].
+/// The fields, shape and strides of `managed`, which is [`conforming`].
 pub(crate) fn parts(managed: &ManagedVersioned) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
@@ -262,7 +264,7 @@ pub(crate) fn parts(managed: &ManagedVersioned) -> Result<(&DLTensor, u64, Dimen
     Ok((tensor, flags, dimensions))
 }
 
-/// An offer of `managed`, which has passed [`of_managed`]; its dimensions are copied.
+/// An offer of `managed`, which is [`conforming`]; its dimensions are copied.
 pub(crate) fn offer(managed: ManagedVersioned) -> Result<Offer<ManagedVersioned>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and moves into the offer, which outlives these slices (S3).
@@ -275,7 +277,7 @@ pub(crate) fn offer(managed: ManagedVersioned) -> Result<Offer<ManagedVersioned>
 }
 
 /// A new managed tensor of dlx's that owns `managed` and describes the same memory.
-pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
+fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
     // deleted (S3).

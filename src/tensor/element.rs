@@ -4,21 +4,12 @@ use std::ptr::copy_nonoverlapping;
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyList};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList};
 
 use crate::abi::*;
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};
-
-/// An element.
-pub(crate) enum Number {
-    Bool(bool),
-    Int(i64),
-    UInt(u64),
-    Float(f64),
-    Complex(f64, f64),
-}
 
 /// Bytes of the largest element that is a number.
 const LARGEST: usize = 16;
@@ -28,7 +19,7 @@ const LARGEST: usize = 16;
 /// # Errors
 ///
 /// `TypeError` for more or fewer elements, for those on a device, and for those that Python has no number for.
-pub(crate) fn number(snapshot: &Snapshot) -> PyResult<Number> {
+pub(crate) fn number<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
     let (meta, shape) = (snapshot.meta(), snapshot.shape());
     if snapshot.size() != 1 {
         return Err(PyTypeError::new_err(format!(
@@ -42,26 +33,34 @@ pub(crate) fn number(snapshot: &Snapshot) -> PyResult<Number> {
         )));
     }
     // SAFETY: there is one element, on the CPU.
-    unsafe { read(&meta, 0) }.ok_or_else(|| PyTypeError::new_err(no_number(&meta)))
+    unsafe { read(py, &meta, 0) }.ok_or_else(|| PyTypeError::new_err(no_number(&meta)))
 }
 
 /// As [`number`], which must be an int, of a tensor without dimensions (array API): `bytes` takes the memory of others.
-pub(crate) fn integer(snapshot: &Snapshot) -> PyResult<Number> {
-    match number(snapshot)? {
-        number @ (Number::Int(_) | Number::UInt(_)) if snapshot.ndim() == 0 => Ok(number),
-        Number::Int(_) | Number::UInt(_) => Err(PyTypeError::new_err(format!(
+pub(crate) fn integer<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
+    let number = number(py, snapshot)?;
+    if !number.is_exact_instance_of::<PyInt>() {
+        return Err(no("an index", snapshot));
+    }
+    if snapshot.ndim() != 0 {
+        return Err(PyTypeError::new_err(format!(
             "the tensor has shape {:?}; only one without dimensions is an index: int(t)",
             snapshot.shape()
-        ))),
-        _ => Err(no("an index", snapshot)),
+        )));
     }
+    Ok(number)
 }
 
 /// As [`number`], which must not be complex; the error says that it is not `what`.
-pub(crate) fn real(what: &str, snapshot: &Snapshot) -> PyResult<Number> {
-    match number(snapshot)? {
-        Number::Complex(..) => Err(no(what, snapshot)),
-        number => Ok(number),
+pub(crate) fn real<'py>(
+    py: Python<'py>,
+    what: &str,
+    snapshot: &Snapshot,
+) -> PyResult<Bound<'py, PyAny>> {
+    let number = number(py, snapshot)?;
+    match number.is_instance_of::<PyComplex>() {
+        true => Err(no(what, snapshot)),
+        false => Ok(number),
     }
 }
 
@@ -78,7 +77,7 @@ pub(crate) fn list<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
             device::name(meta.device)
         )));
     }
-    if decode(meta.dtype, [0; LARGEST]).is_none() {
+    if decode(py, meta.dtype, [0; LARGEST]).is_none() {
         return Err(PyBufferError::new_err(no_number(&meta)));
     }
     nested(py, &meta, snapshot.shape(), snapshot.strides(), 0)
@@ -94,11 +93,8 @@ fn nested<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let ([extent, shape @ ..], [stride, strides @ ..]) = (shape, strides) else {
         // SAFETY: each dimension has given an index below its extent, so this is an element, on the CPU.
-        let number = unsafe { read(meta, offset) };
-        return match number {
-            Some(number) => number.into_object(py),
-            None => Err(PyBufferError::new_err(no_number(meta))),
-        };
+        let number = unsafe { read(py, meta, offset) };
+        return number.ok_or_else(|| PyBufferError::new_err(no_number(meta)));
     };
     let list = PyList::empty(py);
     for index in 0..*extent {
@@ -112,7 +108,7 @@ fn nested<'py>(
 /// # Safety
 ///
 /// The tensor is on the CPU and has such an element.
-unsafe fn read(meta: &Meta, offset: i64) -> Option<Number> {
+unsafe fn read<'py>(py: Python<'py>, meta: &Meta, offset: i64) -> Option<Bound<'py, PyAny>> {
     let size = (dtype::bits(meta.dtype) / 8) as usize;
     let mut bytes = [0; LARGEST];
     // Other sizes belong to no number.
@@ -124,22 +120,7 @@ unsafe fn read(meta: &Meta, offset: i64) -> Option<Number> {
         // SAFETY: the element is readable (S7) and has as many bytes; `bytes` has room for them.
         unsafe { copy_nonoverlapping(place, bytes.as_mut_ptr(), size) };
     }
-    decode(meta.dtype, bytes)
-}
-
-impl Number {
-    /// The number of Python.
-    pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        Ok(match self {
-            Self::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-            Self::Int(value) => value.into_pyobject(py)?.into_any(),
-            Self::UInt(value) => value.into_pyobject(py)?.into_any(),
-            Self::Float(value) => PyFloat::new(py, value).into_any(),
-            Self::Complex(real, imaginary) => {
-                PyComplex::from_doubles(py, real, imaginary).into_any()
-            }
-        })
-    }
+    decode(py, meta.dtype, bytes)
 }
 
 #[cold]
@@ -156,7 +137,7 @@ fn no(what: &str, snapshot: &Snapshot) -> PyErr {
 }
 
 /// The number that the first of `bytes` are.
-fn decode(dtype: DLDataType, bytes: [u8; LARGEST]) -> Option<Number> {
+fn decode(py: Python<'_>, dtype: DLDataType, bytes: [u8; LARGEST]) -> Option<Bound<'_, PyAny>> {
     let (halves, _) = bytes.as_chunks();
     let (words, _) = bytes.as_chunks();
     let (doubles, _) = bytes.as_chunks();
@@ -165,25 +146,27 @@ fn decode(dtype: DLDataType, bytes: [u8; LARGEST]) -> Option<Number> {
     let word = |at: usize| u32::from_ne_bytes(words[at]);
     let double = |at: usize| u64::from_ne_bytes(doubles[at]);
     let single = |at| f64::from(f32::from_bits(word(at)));
+    let int = |value: i64| PyInt::new(py, value).into_any();
+    let uint = |value: u64| PyInt::new(py, value).into_any();
+    let float = |value| PyFloat::new(py, value).into_any();
+    let complex = |real, imaginary| PyComplex::from_doubles(py, real, imaginary).into_any();
     Some(match (dtype.code, dtype.bits, dtype.lanes) {
-        (kDLBool, 8, 1) => Number::Bool(byte != 0),
-        (kDLInt, 8, 1) => Number::Int(byte.cast_signed().into()),
-        (kDLInt, 16, 1) => Number::Int(short(0).cast_signed().into()),
-        (kDLInt, 32, 1) => Number::Int(word(0).cast_signed().into()),
-        (kDLInt, 64, 1) => Number::Int(double(0).cast_signed()),
-        (kDLUInt, 8, 1) => Number::UInt(byte.into()),
-        (kDLUInt, 16, 1) => Number::UInt(short(0).into()),
-        (kDLUInt, 32, 1) => Number::UInt(word(0).into()),
-        (kDLUInt, 64, 1) => Number::UInt(double(0)),
-        (kDLFloat, 16, 1) => Number::Float(half(short(0))),
-        (kDLFloat, 32, 1) => Number::Float(single(0)),
-        (kDLFloat, 64, 1) => Number::Float(f64::from_bits(double(0))),
-        (kDLBfloat, 16, 1) => Number::Float(f32::from_bits(u32::from(short(0)) << 16).into()),
-        (kDLComplex, 32, 1) => Number::Complex(half(short(0)), half(short(1))),
-        (kDLComplex, 64, 1) => Number::Complex(single(0), single(1)),
-        (kDLComplex, 128, 1) => {
-            Number::Complex(f64::from_bits(double(0)), f64::from_bits(double(1)))
-        }
+        (kDLBool, 8, 1) => PyBool::new(py, byte != 0).to_owned().into_any(),
+        (kDLInt, 8, 1) => int(byte.cast_signed().into()),
+        (kDLInt, 16, 1) => int(short(0).cast_signed().into()),
+        (kDLInt, 32, 1) => int(word(0).cast_signed().into()),
+        (kDLInt, 64, 1) => int(double(0).cast_signed()),
+        (kDLUInt, 8, 1) => uint(byte.into()),
+        (kDLUInt, 16, 1) => uint(short(0).into()),
+        (kDLUInt, 32, 1) => uint(word(0).into()),
+        (kDLUInt, 64, 1) => uint(double(0)),
+        (kDLFloat, 16, 1) => float(half(short(0))),
+        (kDLFloat, 32, 1) => float(single(0)),
+        (kDLFloat, 64, 1) => float(f64::from_bits(double(0))),
+        (kDLBfloat, 16, 1) => float(f32::from_bits(u32::from(short(0)) << 16).into()),
+        (kDLComplex, 32, 1) => complex(half(short(0)), half(short(1))),
+        (kDLComplex, 64, 1) => complex(single(0), single(1)),
+        (kDLComplex, 128, 1) => complex(f64::from_bits(double(0)), f64::from_bits(double(1))),
         _ => return None,
     })
 }

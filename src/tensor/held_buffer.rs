@@ -1,14 +1,14 @@
 //! A Python buffer that holds the memory of a tensor.
 
-use std::mem::ManuallyDrop;
+use std::mem::forget;
 use std::ptr::null_mut;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
-use crate::cpython::depth::{later, within};
-use crate::cpython::interpreter::{DropAttached, is_finalizing, release_unless_exiting};
+use crate::cpython::depth::nested;
+use crate::cpython::interpreter::{is_finalizing, release_unless_exiting};
+use crate::tensor::managed::read_only;
 
 /// A buffer exported to dlx. While it is held, the exporter keeps the memory in place: a `bytearray` refuses to be
 /// resized, a `memoryview` to be released.
@@ -38,7 +38,7 @@ impl Buffer {
 
     /// The DLPack flag READ_ONLY if the buffer is.
     pub(crate) fn flags(&self) -> u64 {
-        u64::from(self.view().readonly != 0) * DLPACK_FLAG_BITMASK_READ_ONLY
+        read_only(self.view().readonly != 0)
     }
 
     /// The exporter, for the garbage collector; NULL for a memoryview. In a cycle the collector would clear that while its
@@ -52,6 +52,15 @@ impl Buffer {
         exporter
     }
 
+    /// Drops it on a thread that is attached.
+    pub(crate) fn drop_attached(self, py: Python<'_>) {
+        if is_finalizing() {
+            forget(self);
+        } else {
+            nested(self, |this| this.release(py));
+        }
+    }
+
     /// Releases the buffer; the caller does not use it again.
     fn release(&mut self, _py: Python<'_>) {
         // SAFETY: attached; it is filled, and this is the only release (S10).
@@ -61,20 +70,10 @@ impl Buffer {
     }
 }
 
-impl DropAttached for Buffer {
-    fn drop_attached(self, py: Python<'_>) {
-        let mut this = ManuallyDrop::new(self);
-        if !is_finalizing() && !within(|| this.release(py)) {
-            later(|| drop(ManuallyDrop::into_inner(this)));
-        }
-    }
-}
-
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut this = ManuallyDrop::new(Self(self.0));
-        if !within(|| release_unless_exiting(|py| this.release(py))) {
-            later(|| drop(ManuallyDrop::into_inner(this)));
-        }
+        nested(Self(self.0), |this| {
+            release_unless_exiting(|py| this.release(py));
+        });
     }
 }

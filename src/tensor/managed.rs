@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::cpython::depth::{later, within};
+use crate::cpython::depth::nested;
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
 
@@ -19,7 +19,7 @@ mod offer;
 pub(crate) use export::export;
 use export::{Export, delete};
 use flags::{KNOWN_FLAGS, minor_of, unknown_flags};
-pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond};
+pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond, read_only};
 pub(crate) use offer::Offer;
 
 /// Either managed struct, that of `dltensor` capsules or that of `dltensor_versioned` ones.
@@ -263,10 +263,7 @@ impl<M: ManagedTensor> Managed<M> {
     /// Drops it in a release that has no exception set and reports what the deleter sets (`quietly`).
     #[inline(always)]
     pub(crate) fn let_go(self) {
-        let this = ManuallyDrop::new(self);
-        if !within(|| this.call_deleter()) {
-            later(|| drop(ManuallyDrop::into_inner(this)));
-        }
+        nested(self, |this| this.call_deleter());
     }
 
     /// The only call of the deleter.
@@ -283,10 +280,9 @@ impl<M: ManagedTensor> Drop for Managed<M> {
     // Apart, as the usual releases go by `let_go`.
     #[inline(never)]
     fn drop(&mut self) {
-        if !within(|| quietly_anywhere(|| self.call_deleter())) {
-            let this = Self(self.0);
-            later(|| drop(this));
-        }
+        nested(Self(self.0), |this| {
+            quietly_anywhere(|| this.call_deleter())
+        });
     }
 }
 

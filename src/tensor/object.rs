@@ -8,7 +8,7 @@
 mod collected;
 
 use std::ffi::{c_int, c_ulong, c_void};
-use std::mem::offset_of;
+use std::mem::{ManuallyDrop, offset_of};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -20,7 +20,7 @@ use pyo3::types::{PyDict, PyType};
 
 use crate::abi::DLDevice;
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::interpreter::Quiet;
+use crate::cpython::interpreter::quietly;
 use crate::cpython::symbol::symbol;
 use crate::cpython::{derived, head};
 use crate::tensor::snapshot::Snapshot;
@@ -32,7 +32,7 @@ use crate::tensor::snapshot::Snapshot;
 /// table) and, on the CPU, by the buffer protocol and ``__array_interface__``.
 #[pyclass(frozen, sequence, subclass, weakref, module = "dlx._core")]
 pub struct Tensor {
-    pub(super) snapshot: Quiet<Snapshot>,
+    pub(super) snapshot: ManuallyDrop<Snapshot>,
     /// Whether the `with` block that lent it has ended.
     pub(super) ended: AtomicBool,
 }
@@ -76,6 +76,19 @@ impl Tensor {
     }
 }
 
+impl Drop for Tensor {
+    /// Preserves the pending exception: objects die while exceptions propagate, and a foreign deleter may run Python code
+    /// (R5).
+    fn drop(&mut self) {
+        // SAFETY: a part of a Python object, whose destructor runs attached, or was about to become part of one in a
+        // function that is called attached.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: taken only here; `self` is not used again.
+        let snapshot = unsafe { ManuallyDrop::take(&mut self.snapshot) };
+        quietly(py, || snapshot.drop_attached(py));
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn ended() -> PyErr {
@@ -95,7 +108,7 @@ impl Body {
     pub(super) fn new(snapshot: Snapshot) -> Self {
         Self {
             value: Tensor {
-                snapshot: Quiet::new(snapshot),
+                snapshot: ManuallyDrop::new(snapshot),
                 ended: AtomicBool::new(false),
             },
             weak: AtomicPtr::new(null_mut()),
@@ -197,15 +210,12 @@ impl Tensor {
 
 #[inline(always)]
 fn classes(py: Python<'_>) -> PyResult<&Classes> {
-    match CLASSES.get(py) {
-        Some(classes) => Ok(classes),
-        None => CLASSES.get_or_try_init(py, || {
-            let plain = derive(py)?;
-            let collected = collected::derive(&plain)?.unbind();
-            let plain = plain.unbind();
-            Ok(Classes { plain, collected })
-        }),
-    }
+    CLASSES.get_or_try_init(py, || {
+        let plain = derive(py)?;
+        let collected = collected::derive(&plain)?.unbind();
+        let plain = plain.unbind();
+        Ok(Classes { plain, collected })
+    })
 }
 
 /// Refuses subclasses in Python: they would inherit a table that makes their base.
@@ -303,20 +313,10 @@ pub(super) unsafe fn end(object: *mut ffi::PyObject) {
     let weak = unsafe { &(*place).weak };
     if !weak.load(Ordering::Relaxed).is_null() {
         // SAFETY: attached, with an object without references, as the caller guarantees.
-        unsafe { clear_weak_references(object) };
+        unsafe { ffi::PyObject_ClearWeakRefs(object) };
     }
     // SAFETY: written when the object was made (S24), and nothing can reach it any more.
     unsafe { place.drop_in_place() };
-}
-
-/// # Safety
-///
-/// Attached, with an object without references.
-#[cold]
-#[inline(never)]
-unsafe fn clear_weak_references(object: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
-    unsafe { ffi::PyObject_ClearWeakRefs(object) };
 }
 
 /// `tp_free` of the class. Having its own function makes CPython refuse `__class__` assignments to and from other

@@ -18,7 +18,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::cpython::depth::{later, within};
+use crate::cpython::depth::{later, nested, within};
 use crate::stream::streams::Streams;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Namer, Stream, WorkStream, release};
@@ -54,10 +54,8 @@ impl Fields {
     #[cold]
     #[inline(never)]
     fn let_view_go(&mut self) {
-        let mut view = replace(&mut self.source, Source::Static);
-        if !within(|| view = Source::Static) {
-            later(|| drop(view));
-        }
+        let view = replace(&mut self.source, Source::Static);
+        nested(view, |view| *view = Source::Static);
     }
 
     /// Releases the memory, unless another view of the same import shares the streams.
@@ -176,9 +174,14 @@ impl Snapshot {
         Ok(checked.over(Source::Memory(memory)))
     }
 
+    /// What holds the memory, below all views.
+    fn root(&self) -> &Source {
+        self.0.value().source.root()
+    }
+
     /// Whether this is memory of dlx's, freed in the order of `stream`.
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
-        match self.0.value().source.root() {
+        match self.root() {
             Source::Device(memory) => memory.is_freed_on(stream),
             _ => false,
         }
@@ -211,17 +214,24 @@ impl Snapshot {
 
     /// Whether something holds the memory, so that the caller need not vouch for it.
     pub(crate) fn is_kept(&self) -> bool {
-        !matches!(self.0.value().source.root(), Source::Static)
+        !matches!(self.root(), Source::Static)
     }
 
     /// Who made the managed tensor that holds the memory, if one does.
     pub(crate) fn maker(&self) -> Option<Maker> {
-        self.0.value().source.maker()
+        match self.root() {
+            Source::Versioned(managed) => Some(managed.maker()),
+            Source::Legacy(managed) => Some(managed.maker()),
+            _ => None,
+        }
     }
 
     /// The object that lent the memory, or owns it, if one alone does.
     pub(crate) fn lender<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.0.value().source.lender()?.bind(py).cloned()
+        match self.root() {
+            Source::Python(owner) => Some(owner.bind(py).clone()),
+            _ => None,
+        }
     }
 
     /// Whether it has streams.

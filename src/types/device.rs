@@ -15,6 +15,7 @@ use pyo3::types::{PyTuple, PyType};
 pub(crate) use object::Device;
 
 use crate::abi::*;
+use crate::cpython::modules::python;
 use crate::types::dtype::canonical;
 use crate::types::error::Error;
 
@@ -215,9 +216,8 @@ fn names() -> Vec<&'static str> {
 #[cold]
 fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
     let ask = || {
-        let module = spec.py().import(DEVICES)?;
-        let hint = module.call_method1("hint", (spec.str()?, names(), index))?;
-        hint.extract::<String>()
+        let said = (spec.str()?, names(), index);
+        python(spec.py(), DEVICES, "hint", said)?.extract::<String>()
     };
     ask().unwrap_or_default()
 }
@@ -229,8 +229,8 @@ fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
 /// `ValueError` for a device that DLPack lacks, and what the object raises.
 #[cold]
 fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
-    let module = spec.py().import(DEVICES)?;
-    let pair: Option<(i32, i32)> = module.call_method1("pair", (spec, names()))?.extract()?;
+    let pair = python(spec.py(), DEVICES, "pair", (spec, names()))?;
+    let pair: Option<(i32, i32)> = pair.extract()?;
     pair.map(|(kind, id)| checked(kind, id)).transpose()
 }
 

@@ -165,17 +165,18 @@ impl From<Error> for PyErr {
     }
 }
 
-/// A type's name for error messages.
-///
-/// PyO3 drops references while it determines the name, so this attaches through PyO3: a table function's attachment is
-/// not counted. A class's `__module__` may be any object.
+/// The name of ``cls``, with its module if it has one.
+#[pyfunction]
+#[pyo3(signature = (cls, /))]
 #[cold]
-pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
-    let name = Python::try_attach(|_| match public_name(class) {
+pub(crate) fn type_name(cls: &Bound<'_, PyType>) -> String {
+    // PyO3 drops references while it determines the name, so this attaches through PyO3: a table function's attachment is
+    // not counted. A class's `__module__` may be any object.
+    let name = Python::try_attach(|_| match public_name(cls) {
         Ok(Some(name)) => Ok(name),
         _ => {
-            let name = class.qualname()?;
-            Ok::<_, PyErr>(match class.module() {
+            let name = cls.qualname()?;
+            Ok::<_, PyErr>(match cls.module() {
                 Ok(module) if module != "builtins" && module != "__main__" => {
                     format!("{module}.{name}")
                 }
@@ -185,13 +186,6 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
     });
     name.and_then(Result::ok)
         .unwrap_or_else(|| "a type".to_owned())
-}
-
-/// The name of ``cls``, with its module if it has one.
-#[pyfunction]
-#[pyo3(name = "type_name", signature = (cls, /))]
-pub(crate) fn type_name_of(cls: &Bound<'_, PyType>) -> String {
-    type_name(cls)
 }
 
 /// The name by which a module has a class that does not say so itself: `jax.Array` calls itself `jaxlib._jax.Array`, of

@@ -112,10 +112,13 @@ pub(crate) fn element_strides(
     let odd = steps.any(|(&extent, &stride)| extent > 1 && stride % item != 0);
     if odd && !shape.contains(&0) {
         return Err(Error::refused(format!(
-            "byte strides {strides:?} are not all multiples of the itemsize {item}"
+            "byte strides {strides:?} are not all multiples of the itemsize {item}; pass a copy"
         )));
     }
-    Ok(strides.iter().map(|stride| stride / item).collect())
+    Ok(strides
+        .iter()
+        .map(|stride| stride.div_euclid(item))
+        .collect())
 }
 
 /// Lowest and highest element offset of a non-empty strided tensor, relative to its first element.
@@ -132,30 +135,26 @@ pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> 
     Ok((low, high))
 }
 
-/// As [`span`], of `size` elements; without strides they are contiguous.
-pub(crate) fn reach(
-    size: i64,
-    shape: &[i64],
-    strides: Option<&[i64]>,
-) -> Result<(i64, i64), Error> {
-    strides.map_or(Ok((0, size - 1)), |strides| span(shape, strides))
-}
-
-/// The first byte of a non-empty strided tensor and the one after its last, relative to the first of its first element.
+/// The first byte of a tensor of `size` elements of `bits` bits and the one after its last, relative to the first of its
+/// first element; 0 and 0 if there are none. Without strides the elements are contiguous.
 ///
 /// They may lie a little outside of what 64 bits count.
 #[cold]
 #[inline(never)]
-pub(crate) fn byte_span(shape: &[i64], strides: &[i64], bits: u32) -> Result<(i128, i128), Error> {
-    let (low, high) = span(shape, strides)?;
-    Ok(bytes(low, high, bits))
-}
-
-/// As [`byte_span`], of the elements from the offset `low` to `high`.
-pub(crate) fn bytes(low: i64, high: i64, bits: u32) -> (i128, i128) {
+pub(crate) fn byte_span(
+    size: i64,
+    shape: &[i64],
+    strides: Option<&[i64]>,
+    bits: u32,
+) -> Result<(i128, i128), Error> {
+    let (low, high) = match strides {
+        _ if size == 0 => return Ok((0, 0)),
+        Some(strides) => span(shape, strides)?,
+        None => (0, size - 1),
+    };
     let (start, end) = (i128::from(low), i128::from(high) + 1);
     let bits = i128::from(bits);
-    ((start * bits).div_euclid(8), (end * bits + 7).div_euclid(8))
+    Ok(((start * bits).div_euclid(8), (end * bits + 7).div_euclid(8)))
 }
 
 /// Whether every offset between the lowest and the highest of a non-empty tensor is that of an element.

@@ -29,19 +29,11 @@ def kind_of(name: str) -> str:
 
 def table_of(kind: str) -> dict[str, str]:
     """Read the functions that dlx looks up, and their symbols, from its source."""
-    file = SOURCE / {"cuda": "cuda/functions.rs", "hip": "hip.rs"}[kind]
-    table = re.search(r"^functions! \{$(.*?)^\}$", file.read_text(), re.M | re.S)
+    text = (SOURCE / f"{kind}.rs").read_text()
+    table = re.search(r"^functions! \{$(.*?)^\}$", text, re.M | re.S)
     assert table is not None
     found = re.findall(r"(\w+)\([^;]*?\)(?: as \"(\w+)\")?;", table[1])
     return {name: symbol or name for name, symbol in found}
-
-
-def version_asked() -> int:
-    """Read the version of CUDA that dlx asks `cuGetProcAddress_v2` for."""
-    text = (SOURCE / "cuda/functions.rs").read_text()
-    found = re.search(r"^const VERSION: c_int = (\d+);$", text, re.M)
-    assert found is not None
-    return int(found[1])
 
 
 class Driver:

@@ -48,20 +48,6 @@ def test_every_function_is_there(driver: Driver) -> None:
     assert looked_up(driver)["missing"] == without.get(driver.name, [])
 
 
-@pytest.mark.parametrize("driver", ["cuda-535", "cuda-550"], indirect=True)
-def test_the_version_asked_for_is_the_symbol_in_the_table(driver: Driver) -> None:
-    """S19: two ways to one function, so that its signature is that of the header."""
-    found = looked_up(driver)
-    assert (found["has versions"], found["others"]) == (True, [])
-
-
-@pytest.mark.parametrize("driver", ["cuda-470"], indirect=True)
-def test_a_driver_that_has_no_versions_has_the_symbols(driver: Driver) -> None:
-    """S19: `cuGetProcAddress_v2` came with CUDA 12."""
-    found = looked_up(driver)
-    assert (found["has versions"], found["missing"]) == (False, NUMBERS)
-
-
 @pytest.mark.parametrize(
     ("driver", "before", "lacks"),
     [

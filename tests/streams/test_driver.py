@@ -128,36 +128,6 @@ def test_a_driver_without_a_function_says_which() -> None:
     assert printed.startswith("the driver has no cuInit; expected CUDA 11.3 or later")
 
 
-def test_a_function_that_is_not_known_by_version_is_found_by_its_symbol() -> None:
-    """S19: symbols with their suffix do not change."""
-    code = """
-        for name in ("cuCtxPushCurrent", "cuStreamGetCaptureInfo", "cuEventRecord"):
-            sim.hide(name)
-        p, s = sim.stream(), sim.stream()
-        with library.stream(p):
-            array = library.full((4,))
-            p.begin_capture()
-            with dlx.borrow(array, stream=s):
-                pass
-            p.end_capture()
-            sim.use_no_device()
-            dlx.from_dlpack(array, stream=s)
-        print(sim.races)
-        """
-    assert with_simulation(code) == "[]"
-
-
-def test_functions_are_asked_for_in_a_fixed_old_version() -> None:
-    """S19: newer versions of a name may have other parameters."""
-    code = """
-        with library.stream(sim.stream()):
-            dlx.from_dlpack(library.full((4,)), stream=sim.stream())
-        asked = [call for call in sim.calls() if "ProcAddress" in call.name]
-        print({call.arguments["version"] for call in asked})
-        """
-    assert with_simulation(code) == "{12000}"
-
-
 # Forks.
 
 

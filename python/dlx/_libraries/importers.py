@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from operator import attrgetter
 from typing import NamedTuple
 
 from .._core import type_name
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from .._core import Tensor
 
     Importer = Callable[[Tensor], Any]
-    Look = Callable[[Any], Any]
     Lasts = Literal["always", "while named", "once"]
 
 
@@ -27,8 +25,6 @@ class Row(NamedTuple):
     attribute: str
     importer: Importer | None = None
     """None for the ``from_dlpack`` of the module."""
-    look: Look | None = None
-    """Returns what shows the memory of a result in less time than the result."""
     shows_memory: bool = False
     """Whether what the library exports is the memory of its arrays, never a copy."""
     keeps: str = ""
@@ -41,7 +37,6 @@ class Found(NamedTuple):
     function: Importer
     namespace: Any = None
     """What names the dtypes of the library."""
-    look: Look | None = None
     shows_memory: bool = False
     keeps: bool = False
     """Whether it keeps the struct that it is given, so the dtype is not looked at."""
@@ -239,9 +234,8 @@ _CLASSES: dict[str, tuple[Row, ...]] = {
     "Array": (
         _JAX,
         Row("pyarrow", "Array", _pyarrow),
-        # The NumPy arrays in them; their own protocols take longer.
-        Row("awkward", "Array", _awkward, attrgetter("layout.data")),
-        Row("array_api_strict", "_array_object.Array", look=attrgetter("_array")),
+        Row("awkward", "Array", _awkward),
+        Row("array_api_strict", "_array_object.Array"),
     ),
     "array": (
         Row("mlx.core", "array", shows_memory=True),
@@ -323,7 +317,7 @@ def _of_package(cls: type) -> Found | None:
             keeps = type(own).__name__ == "cython_function_or_method" and (
                 own.__module__ == row.keeps
             )
-            return Found(own, module, row.look, row.shows_memory, keeps, lasts)
+            return Found(own, module, row.shows_memory, keeps, lasts)
     package: Any = getattr(cls, "__module__", None)
     while isinstance(package, str) and package:
         module = modules.get(package)

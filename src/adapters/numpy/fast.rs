@@ -5,9 +5,10 @@ use std::ptr::null_mut;
 use pyo3::prelude::*;
 
 use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
-use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
+use crate::abi::DLTensor;
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::checked::{Meta, extents};
+use crate::tensor::managed::read_only;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::layout;
 
@@ -98,12 +99,11 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
     if rest != 0 {
         return None;
     }
-    let readonly = array.flags & NPY_ARRAY_WRITEABLE == 0;
     let data = match size {
         0 => null_mut(),
         _ => array.data.cast(),
     };
-    let flags = u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY;
+    let flags = read_only(array.flags & NPY_ARRAY_WRITEABLE == 0);
     let meta = Meta::on_cpu(data, dtype, flags);
     Some(FastArray {
         meta,

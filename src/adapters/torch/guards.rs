@@ -16,7 +16,7 @@ use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::{device, dtype};
+use crate::types::{device, dtype, layout};
 
 /// The checks, looked up once per type.
 #[derive(Clone, Copy)]
@@ -138,18 +138,12 @@ impl Guards {
         }
         let (base, nbytes) = self.storage(tensor);
         let start = i128::from(meta.data.addr() as u64) - i128::from(base);
-        let steps = made.shape().iter().zip(made.strides());
-        // At most 64 products of 126 bits each.
-        let mut steps =
-            steps.map(|(&extent, &stride)| (i128::from(extent) - 1) * i128::from(stride));
-        let end = steps
-            .try_fold(0, i128::checked_add)
-            .and_then(|last| {
-                last.checked_add(1)?
-                    .checked_mul(i128::from(dtype::bits(meta.dtype) / 8))
-            })
-            .and_then(|bytes| start.checked_add(bytes));
-        base != 0 && start >= 0 && end.is_some_and(|end| start < end && end <= i128::from(nbytes))
+        let item = i128::from(dtype::bits(meta.dtype) / 8);
+        let is_inside = |(low, high): (i64, i64)| {
+            let end = start + (i128::from(high) + 1) * item;
+            start + i128::from(low) * item >= 0 && end <= i128::from(nbytes)
+        };
+        base != 0 && layout::span(made.shape(), made.strides()).is_ok_and(is_inside)
     }
 
     /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.

@@ -46,22 +46,18 @@ unsafe extern "C" fn exported(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count == 0 {
+    let fast = if count == 0 {
         // SAFETY: the caller's promise, without positional arguments.
-        let made = guard(
-            || unsafe { of_tensor(tensor, arguments, keywords) },
-            |_| None,
-        );
-        if let Some(made) = made {
-            if trace::is_on() {
-                // SAFETY: a new capsule, and the receiver, which the caller holds.
-                unsafe { trace::exported_capsule(made.as_ptr(), tensor) };
-            }
-            return made.as_ptr();
-        }
-    }
-    // SAFETY: the caller's promise, passed on unchanged.
-    let made = unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) };
+        let body = || unsafe { of_tensor(tensor, arguments, keywords) };
+        guard(body, |_| None)
+    } else {
+        None
+    };
+    let made = match fast {
+        Some(made) => made.as_ptr(),
+        // SAFETY: the caller's promise, passed on unchanged.
+        None => unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) },
+    };
     if trace::is_on() {
         // SAFETY: a new reference or NULL, and the receiver, which the caller holds.
         unsafe { trace::exported_capsule(made, tensor) };

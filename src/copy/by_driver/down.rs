@@ -7,11 +7,12 @@ use crate::copy::host;
 use crate::driver::{Capture, Run};
 use crate::stream;
 use crate::stream::Stream;
+use crate::tensor::bytes::byte_span;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::memory::Memory;
 use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::device;
 use crate::types::error::Error;
-use crate::types::{device, layout};
 
 /// Device to host.
 pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult<Snapshot> {
@@ -48,7 +49,7 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
 /// Fetches the memory around the elements to the host, and keeps the strides.
 fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let meta = source.meta();
-    let (low, high) = layout::byte_span(source.shape(), source.strides(), meta.bits())?;
+    let (low, high) = byte_span(source)?;
     // `Checked` has verified the extent.
     let (low, high) = (low as i64, high as i64);
     let memory = Memory::new(high - low)?;

@@ -14,7 +14,7 @@ use pyo3::types::{PyString, PyType};
 
 use super::Slot;
 use crate::cpython::call::call_method_with;
-use crate::cpython::lookup::{is_subtype, lacks};
+use crate::cpython::lookup::{is_subtype, lacks, looks_up_as_usual};
 use crate::cpython::modules::python;
 use crate::types::error::type_name;
 
@@ -167,10 +167,7 @@ pub(crate) fn nested<'py>(
 /// Whether instances hold the attribute `name`, in their dictionary or a slot, rather than compute it.
 fn is_stored(class: &Bound<'_, PyType>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     let py = class.py();
-    // SAFETY: the type is alive; the slot's function pointer is only compared.
-    let getattro = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
-    let generic: ffi::getattrofunc = ffi::PyObject_GenericGetAttr;
-    if getattro.addr() != generic as usize {
+    if !looks_up_as_usual(class.as_type_ptr()) {
         return Ok(false);
     }
     for base in class.mro() {

@@ -53,10 +53,7 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
             return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
         }
     };
-    let managed = match checked::of_managed(&managed)? {
-        (_, true) => managed,
-        (_, false) => checked::rewritten(managed)?,
-    };
+    let managed = checked::conforming(managed)?;
     let tensor = managed.read()?.0;
     if let Some(kind) = whose.torch() {
         kind.check_dtype(x, tensor.dtype)?;

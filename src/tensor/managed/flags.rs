@@ -10,6 +10,12 @@ use crate::types::error::Error;
 /// A private flag in a bit that DLPack does not use; it is refused in a foreign struct, and never written to one.
 pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 31;
 
+/// The flags of memory that is read-only, or not.
+#[inline(always)]
+pub(crate) fn read_only(yes: bool) -> u64 {
+    u64::from(yes) * DLPACK_FLAG_BITMASK_READ_ONLY
+}
+
 /// The lowest of the private bits that say by how much the minor version of an export exceeds that of dlx: 0, unless
 /// DLPack 1.3 does not define its device type or dtype.
 const BEYOND: u32 = 32;

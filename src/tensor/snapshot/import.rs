@@ -119,15 +119,12 @@ impl Snapshot {
 
     /// Releases ownership of the imported tensor without deleting it, if this is the sole reference.
     pub(crate) fn forget(mut self) -> Result<(), Self> {
-        let fields = self.0.get_mut();
-        let forgotten = match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
-            Some(Source::Versioned(managed)) => {
-                managed.into_raw();
-                true
-            }
-            Some(_) => true,
-            None => false,
+        let Some(fields) = self.0.get_mut() else {
+            return Err(self);
         };
-        if forgotten { Ok(()) } else { Err(self) }
+        if let Source::Versioned(managed) = replace(&mut fields.source, Source::Static) {
+            managed.into_raw();
+        }
+        Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::held_buffer::Buffer;
-use crate::tensor::managed::{Maker, Managed, ManagedVersioned};
+use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::memory::Memory;
 
 /// An owner from another protocol; dropping it releases the memory.
@@ -25,12 +25,6 @@ pub(crate) trait Hold: Send + Sync {
     /// The number that a trace gave it, if one did, and what was the owner before.
     fn traced(&self) -> Option<(u64, &Source)> {
         None
-    }
-}
-
-impl Hold for PythonOwner {
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.as_ptr(), null_mut()]
     }
 }
 
@@ -82,28 +76,11 @@ impl Source {
     /// The Python objects to which this holds one reference each, if known; NULL for none.
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
         match self {
-            Self::Python(owner) => owner.objects(),
+            Self::Python(owner) => [owner.as_ptr(), null_mut()],
             Self::Buffer(buffer) => [buffer.exporter(), null_mut()],
             Self::Held(held) => held.objects(),
             Self::Part(whole) => whole.objects(),
             _ => [null_mut(); 2],
-        }
-    }
-
-    /// Who made the managed tensor that holds the memory, if one does.
-    pub(crate) fn maker(&self) -> Option<Maker> {
-        match self.root() {
-            Self::Versioned(managed) => Some(managed.maker()),
-            Self::Legacy(managed) => Some(managed.maker()),
-            _ => None,
-        }
-    }
-
-    /// The object that lent the memory, or owns it, if one alone does.
-    pub(crate) fn lender(&self) -> Option<&PythonOwner> {
-        match self.root() {
-            Self::Python(owner) => Some(owner),
-            _ => None,
         }
     }
 

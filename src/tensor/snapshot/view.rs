@@ -94,12 +94,17 @@ impl Snapshot {
         } else {
             meta.byte_offset = meta.byte_offset.wrapping_add_signed(bytes);
         }
-        self.within(meta, shape, strides)
+        self.within(meta, shape, Some(strides))
     }
 
     /// A tensor in the memory of `self`, as `meta` describes it.
-    pub(crate) fn within(&self, meta: Meta, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
-        let checked = Checked::new(meta, shape, Some(strides))?;
+    pub(crate) fn within(
+        &self,
+        meta: Meta,
+        shape: &[i64],
+        strides: Option<&[i64]>,
+    ) -> Result<Self, Error> {
+        let checked = Checked::new(meta, shape, strides)?;
         let usage = self.shared_usage().cloned();
         // A part of a part holds the whole alone.
         let whole = match &self.0.value().source {

@@ -85,7 +85,7 @@ def test_a_copy_of_any_layout_has_its_elements(array: Array) -> None:
 def test_strides_between_elements_are_refused_unless_copied(array: Array) -> None:
     """R92, R63: only a copy can be described."""
     for copy in (None, False):
-        with pytest.raises(BufferError, match=f"of its itemsize {array.itemsize}"):
+        with pytest.raises(BufferError, match=f"of the itemsize {array.itemsize}"):
             dlx.from_dlpack(array, copy=copy)
     copied = np.asarray(dlx.from_dlpack(array, copy=True))
     np.testing.assert_array_equal(copied, array, strict=True)

@@ -75,7 +75,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
         is_row_major(&shape, &strides),
         all.iter().copied().eq(0..size)
     );
-    let (start, end) = byte_span(&shape, &strides, bits)
+    let (start, end) = byte_span(size, &shape, Some(&strides), bits)
         .unwrap_or_else(|error| panic!("its span has been checked: {}", error.message()));
     let bits = i128::from(bits);
     assert!(start * 8 <= low * bits && low * bits < start * 8 + 8);
