@@ -79,10 +79,17 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    made(x, |tensor, flags, shape, strides| {
+    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, flags, owner)
-    })
+    };
+    match fast::few(x, export) {
+        Some(managed) => Ok(managed?),
+        None => read(x, |checked, shape, strides| {
+            let tensor = checked.meta.tensor(shape.len());
+            export(tensor, checked.meta.flags, shape, strides)
+        }),
+    }
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
@@ -91,12 +98,18 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    made(x, |tensor, flags, shape, strides| {
+    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
         offer_if(&fits, x, tensor, flags, shape, strides)
-    })
+    };
+    match fast::few(x, few) {
+        Some(offered) => offered.map_err(Error::into),
+        None => read(x, |checked, shape, strides| {
+            let tensor = checked.meta.tensor(shape.len());
+            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
+        }),
+    }
 }
 
-// A function of its own, since a closure cannot be told to go inline.
 #[inline(always)]
 fn offer_if(
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
@@ -112,21 +125,6 @@ fn offer_if(
     let owner = PythonOwner::new(x.clone().unbind());
     let offer = Offer::new(tensor, shape, strides, flags, owner)?;
     Ok(Some((tensor.dtype, offer)))
-}
-
-/// What `make` makes of the array: of its tensor, whose dimensions it sets, flags, shape, and strides in elements.
-#[inline(always)]
-fn made<R>(
-    x: &Bound<'_, PyAny>,
-    make: impl Fn(DLTensor, u64, &[i64], &[i64]) -> Result<R, Error>,
-) -> PyResult<R> {
-    match fast::few(x, &make) {
-        Some(made) => Ok(made?),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            make(tensor, checked.meta.flags, shape, strides)
-        }),
-    }
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.

@@ -146,7 +146,8 @@ def test_no_element_is_outside_of_the_buffer(
     memory = bytearray(range(length))
     options: dict[str, Any] = {"strides": strides, "offset": offset, "padded": padded}
     if not inside:
-        with pytest.raises(BufferError, match=f"outside of the buffer of {length} bytes"):
+        outside = f"outside of the buffer of {length} bytes"
+        with pytest.raises(BufferError, match=outside):
             dlx.from_buffer(memory, shape, dtype, **options)
         return
     t = dlx.from_buffer(memory, shape, dtype, **options)

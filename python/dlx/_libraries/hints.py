@@ -97,6 +97,8 @@ class _FoundError(Exception):
 
 def _container(x: object) -> str | None:
     """As `tensor`, for a container."""
+    if hasattr(type(x), "__dlpack__"):
+        return None  # a tensor, whatever it holds
     from .._containers.parts import held_by
     from .._containers.tree import map_tree
 
