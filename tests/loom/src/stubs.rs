@@ -33,12 +33,11 @@ pub(crate) mod interpreter {
 }
 
 pub(crate) mod depth {
-    pub(crate) fn within(let_go: impl FnOnce()) -> bool {
-        let_go();
-        true
-    }
+    use real::mem::ManuallyDrop;
 
-    pub(crate) fn later(_: impl FnOnce() + 'static) {}
+    pub(crate) fn nested<T: 'static>(held: T, let_go: impl FnOnce(&mut T)) {
+        let_go(&mut ManuallyDrop::new(held));
+    }
 }
 
 pub(crate) mod types {
