@@ -70,7 +70,7 @@ pub(crate) fn is_as_there() {
         "let heir = self.is_for(null_mut()).then(|| self.heir()).flatten();",
         "let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;",
         "self.class.load(Ordering::Acquire) == class",
-        "self.heir.store(number + 1, Ordering::Release);",
+        "self.heir.store(heir.number() + 1, Ordering::Release);",
         "slot.class.store(null_mut(), Ordering::Release);",
     ] {
         let found = rest.split_once(statement);
