@@ -99,7 +99,7 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
         ),
         (
             f"{HOSTILE}:idle_write",
-            "leaves the first element at 1.0; expected a functio",
+            "leaves the first element at 1.0; expected a",
         ),
         (f"{HOSTILE}:arity_of_make", "make='lambda: 3') takes (); expected (array)"),
         (
