@@ -14,7 +14,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tvm_ffi
-from support.optional_libraries import requires
+from support.optional_libraries import needs, requires
+from support.python_process import run_python
 
 LIBRARIES = ["numpy", "torch", "jax", "array_api_strict"]
 
@@ -308,13 +309,24 @@ def test_a_mapping_is_taken_while_jax_traces() -> None:
     assert called(np.ones(2, "float32")).tolist() == [2, 2]
 
 
+TINYGRAD = """\
+import dlx, numpy as np
+from tinygrad import Tensor
+for cast, given in (("float32", np.arange(3.0)), ("int8", np.arange(3))):
+    made = dlx.convert(given, Tensor, dtype=cast)
+    assert made.numpy().dtype == cast
+    assert made.tolist() == [0, 1, 2]
+"""
+
+
 def test_tinygrad_takes_what_is_cast_before() -> None:
-    """It has no DLPack, and names types as C does."""
-    tensor = requires("tinygrad").Tensor
-    for cast, given in (("float32", np.arange(3.0)), ("int8", np.arange(3))):
-        made = dlx.convert(given, tensor, dtype=cast)
-        assert made.numpy().dtype == cast
-        assert made.tolist() == [0, 1, 2]
+    """It has no DLPack, and names types as C does.
+
+    Apart, because it changes the recursion limit and how modules are pickled.
+    """
+    needs("tinygrad")
+    status, _, errors = run_python(TINYGRAD, DEV="PYTHON")
+    assert status == 0, errors
 
 
 @pytest.mark.parametrize(
