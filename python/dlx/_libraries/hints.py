@@ -72,9 +72,15 @@ def tensor(x: Any) -> str | None:
         if isinstance(known, type) and isinstance(x, known):
             return f"it {hint}"
     own = getattr(sys.modules.get("jax"), "Array", None)
-    is_of_jax = isinstance(own, type) and isinstance(x, own)
-    if is_of_jax and _core.DType(dtype := x.dtype).bits < 8:
-        return f"it is of {dtype}, which JAX does not export; pass x.astype('int8')"
+    if isinstance(own, type) and isinstance(x, own):
+        try:
+            bits = _core.DType(x.dtype).bits
+        except TypeError:  # of keys of jax.random, whose own error says what to pass
+            return None
+        if bits < 8:
+            return (
+                f"it is of {x.dtype}, which JAX does not export; pass x.astype('int8')"
+            )
     if x is None:
         return "expected a tensor; a function without a return statement gives None"
     if isinstance(x, (type, type(sys))):
