@@ -10,7 +10,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx._libraries.hints import tensor
+from dlx._libraries import hints
 from support.optional_libraries import requires
 from support.python_process import run_python
 
@@ -249,7 +249,7 @@ def test_a_tracer_of_jax_has_no_elements_yet() -> None:
 def test_the_error_for_a_key_of_jax_is_its_own() -> None:
     """R60: it says what to pass; its dtype is none of DLPack's."""
     key = requires("jax").random.key(0)
-    assert tensor(key) is None
+    assert hints.tensor(key) is None
     with pytest.raises(TypeError, match=r"key_data") as caught:
         dlx.convert(key, np)
     assert not hasattr(caught.value, "__notes__")
