@@ -72,7 +72,8 @@ def tensor(x: Any) -> str | None:
         if isinstance(known, type) and isinstance(x, known):
             return f"it {hint}"
     own = getattr(sys.modules.get("jax"), "Array", None)
-    if isinstance(own, type) and isinstance(x, own):
+    is_of_jax = isinstance(own, type) and isinstance(x, own)
+    if is_of_jax:
         try:
             bits = _core.DType(x.dtype).bits
         except TypeError:  # of keys of jax.random, whose own error says what to pass
