@@ -266,7 +266,7 @@ def test_a_header_of_nobody_is_a_buffer_error(own: Any) -> None:
 @pytest.mark.parametrize("frames", [[], [b"", b""], [b"\0" * 5], [5]])
 def test_forged_frames_are_a_buffer_error(frames: Any) -> None:
     """README.md, Security: all bytes have to be used."""
-    with pytest.raises(BufferError, match=r"damaged|a buffer that has 5"):
+    with pytest.raises(BufferError, match=r"damaged|the buffer of 5 bytes"):
         distributed.protocol.deserialize(HEADER, frames)
 
 
