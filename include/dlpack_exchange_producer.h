@@ -230,8 +230,11 @@ static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, 
     if (p->fill((PyObject *)self, t, flags) < 0) return -1;
     if (t->ndim < 0 || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
         return DLX__REFUSE(NULL, "%R gives no shape or no strides", (PyObject *)p->type);
-    for (i = 0; i < t->ndim; i++)
+    for (i = 0; i < t->ndim; i++) {
+        if (t->shape[i] < 0)
+            return DLX__REFUSE(NULL, "extent %d is negative: %lld", (int)i, (long long)t->shape[i]);
         if (t->shape[i] == 0) t->data = NULL, t->byte_offset = 0; /* R93 */
+    }
     return 0;
 }
 
@@ -507,7 +510,7 @@ static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
     offer->shell.deleter = dlx__delete_offered;
     offer->inner = managed;
     offer->shares = 2;
-    failed = api->managed_tensor_to_py_object_no_sync(&offer->shell, &object) != 0;
+    failed = api->managed_tensor_to_py_object_no_sync(&offer->shell, &object) != 0 || !object;
     if (failed && !PyErr_Occurred()) DLX__REFUSE(NULL, "to_py failed without an exception");
     if (failed && offer->inner != NULL) { /* once, whatever the library did */
         PyErr_Fetch(&error, &value, &trace);
@@ -613,7 +616,8 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
     if (like != NULL && dlx__lookup(Py_TYPE(like), &type) < 0) return -1;
     if (type.api != NULL && type.api->managed_tensor_allocator != NULL)
         allocate = type.api->managed_tensor_allocator;
-    if (allocate(&t, out, NULL, dlx__set_error) == 0) return 0;
+    *out = NULL;
+    if (allocate(&t, out, NULL, dlx__set_error) == 0 && *out != NULL) return 0;
     if (PyErr_Occurred()) return -1;
     return DLX__REFUSE(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
 }
