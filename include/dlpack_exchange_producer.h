@@ -608,6 +608,22 @@ static inline void dlx__set_error(void *context, const char *kind, const char *m
     PyGILState_Release(state);
 }
 
+/* Whether an allocator made what a caller fills from `data` on, in row-major order. */
+static inline int dlx__is_as_asked(const DLManagedTensorVersioned *made, const DLTensor *asked) {
+    const DLTensor *t = &made->dl_tensor;
+    int64_t step = 1;
+    int32_t i;
+    if (made->version.major != DLPACK_MAJOR_VERSION || t->byte_offset != 0) return 0;
+    if (t->ndim != asked->ndim || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
+        return 0;
+    for (i = t->ndim - 1; i >= 0; i--) {
+        int means = t->shape[i] > 1 && step != 0; /* else any stride does */
+        if (t->shape[i] != asked->shape[i] || (means && t->strides[i] != step)) return 0;
+        step *= t->shape[i];
+    }
+    return memcmp(&t->dtype, &asked->dtype, sizeof t->dtype) == 0;
+}
+
 static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dtype, int32_t ndim,
                                  const int64_t *shape, DLManagedTensorVersioned **out) {
     DLPackManagedTensorAllocator allocate = dlx_cpu_allocate;
@@ -617,7 +633,12 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
     if (type.api != NULL && type.api->managed_tensor_allocator != NULL)
         allocate = type.api->managed_tensor_allocator;
     *out = NULL;
-    if (allocate(&t, out, NULL, dlx__set_error) == 0 && *out != NULL) return 0;
+    if (allocate(&t, out, NULL, dlx__set_error) == 0 && *out != NULL) {
+        if (dlx__is_as_asked(*out, &t)) return 0;
+        dlx_delete(*out);
+        return DLX__REFUSE(NULL, "the allocator of %R gave other memory than was asked for",
+                           (PyObject *)Py_TYPE(like));
+    }
     if (PyErr_Occurred()) return -1;
     return DLX__REFUSE(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
 }

@@ -128,3 +128,29 @@ def test_a_result_with_negative_extents_is_not_exported(image: Any) -> None:
             made.__dlpack__(copy=copy)
     del made
     assert source.deleted == 1
+
+
+OTHER_MEMORY: dict[str, dict[str, Any]] = {
+    "offset": {"byte_offset": 8},
+    "no-strides": {"strides": None},
+    "strides": {"strides": (1, 2)},
+    "ndim": {"shape": (6,)},
+    "shape": {"shape": (2, 2)},
+    "dtype": {"dtype": (0, 8, 1)},
+    "version": {"version": (2, 0)},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MEMORY)
+def test_an_allocator_that_gives_other_memory_is_named(image: Any, name: str) -> None:
+    """R134: a kernel writes what was asked for, from `data` on; it is deleted."""
+    given = Producer(**{"shape": (2, 3), **OTHER_MEMORY[name]})
+
+    def allocate(_prototype: int, out: int, *_: int) -> int:
+        c_void_p.from_address(out).value = given.export()
+        return 0
+
+    x = broken(managed_tensor_allocator=allocate)
+    with pytest.raises(BufferError, match=r"the allocator of <class .*> gave other"):
+        image.scale(x, 3)
+    assert given.deleted == 1
