@@ -17,7 +17,8 @@
 /* Allocates elements that the caller fills: in memory of like's library if that has an exchange
  * table with an allocator, else, and for NULL, of the CPU. `shape` has ndim extents, and is copied;
  * strides are row-major, in elements. *out is the caller's until he gives it to dlx_export_like or
- * dlx_delete. Raises what the allocator says: BufferError, or MemoryError.
+ * dlx_delete. Raises what the allocator says, BufferError or MemoryError, and BufferError if it
+ * gives other memory than that.
  *
  *     DLManagedTensorVersioned *out;
  *     const DLTensor *t = &view.tensor;
@@ -611,15 +612,15 @@ static inline void dlx__set_error(void *context, const char *kind, const char *m
 /* Whether an allocator made what a caller fills from `data` on, in row-major order. */
 static inline int dlx__is_as_asked(const DLManagedTensorVersioned *made, const DLTensor *asked) {
     const DLTensor *t = &made->dl_tensor;
-    int64_t step = 1;
+    uint64_t step = 1;
     int32_t i;
     if (made->version.major != DLPACK_MAJOR_VERSION || t->byte_offset != 0) return 0;
     if (t->ndim != asked->ndim || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
         return 0;
     for (i = t->ndim - 1; i >= 0; i--) {
         int means = t->shape[i] > 1 && step != 0; /* else any stride does */
-        if (t->shape[i] != asked->shape[i] || (means && t->strides[i] != step)) return 0;
-        step *= t->shape[i];
+        if (t->shape[i] != asked->shape[i] || (means && (uint64_t)t->strides[i] != step)) return 0;
+        step *= (uint64_t)t->shape[i];
     }
     return memcmp(&t->dtype, &asked->dtype, sizeof t->dtype) == 0;
 }
