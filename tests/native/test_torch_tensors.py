@@ -107,7 +107,7 @@ def test_a_tensor_of_a_transformation_is_refused(
     def looked(x: Any) -> None:
         for look in looks(image):
             with pytest.raises(
-                (BufferError, RuntimeError), match="memory|data po|grad"
+                (BufferError, RuntimeError), match=r"memory|data po|grad"
             ):
                 look(x)
             seen.append(x)
