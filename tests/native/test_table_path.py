@@ -31,11 +31,9 @@ def tensor(request: pytest.FixtureRequest, counted: Any) -> Any:
         return requires("torch").ones(3, 4)
     if request.param == "numpy" and not hasattr(counted, "numpy"):
         pytest.skip("its macros are not there")
-    makes = {
-        "own": lambda: counted.import_like(x, None),
-        "dlx": lambda: dlx.from_dlpack(x),
-    }
-    return makes.get(request.param, lambda: x)()
+    if request.param == "own":
+        return counted.import_like(x, None)
+    return dlx.from_dlpack(x) if request.param == "dlx" else x
 
 
 def memory(function: Callable[..., Any], *arguments: Any) -> int:
