@@ -66,18 +66,21 @@ template <class T, int N = -1, int Device = kDLCPU, unsigned Flags = 0> class vi
 };
 
 // For casters, when a view of x was refused: whether that is for what overloads differ by (no
-// tensor, dtype, rank, type of device). Then the exception is cleared, and another may take x.
+// tensor, dtype, rank, type of device). Then the exception is cleared, and another may take x. A
+// TypeError that Python code raised is the producer's.
 template <class View> bool is_for_another_overload(PyObject *x) {
     PyObject *type, *value, *trace;
     dlx_view any;
-    if (PyErr_ExceptionMatches(PyExc_TypeError)) return PyErr_Clear(), true;
-    if (View::device == 0 || !PyErr_ExceptionMatches(PyExc_BufferError)) return false;
+    int device = View::device;
     PyErr_Fetch(&type, &value, &trace);
-    const bool is_seen = dlx_borrow(x, nullptr, &any) == 0;
-    const int device = is_seen ? int(any.tensor.device.device_type) : View::device;
-    if (is_seen) dlx_release(&any);
+    const bool is_mistake = !trace && PyErr_GivenExceptionMatches(type, PyExc_TypeError);
+    if (View::device != 0 && PyErr_GivenExceptionMatches(type, PyExc_BufferError) &&
+        dlx_borrow(x, nullptr, &any) == 0) {
+        device = any.tensor.device.device_type;
+        dlx_release(&any);
+    }
     PyErr_Restore(type, value, trace);
-    if (dlx__is_on(device, View::device)) return false;
+    if (!is_mistake && dlx__is_on(device, View::device)) return false;
     return PyErr_Clear(), true;
 }
 

@@ -17,7 +17,8 @@
 /* Allocates elements that the caller fills: in memory of like's library if that has an exchange
  * table with an allocator, else, and for NULL, of the CPU. `shape` has ndim extents, and is copied;
  * strides are row-major, in elements. *out is the caller's until he gives it to dlx_export_like or
- * dlx_delete. Raises what the allocator says: BufferError, or MemoryError.
+ * dlx_delete. Raises what the allocator says, BufferError or MemoryError, and BufferError if it
+ * gives other memory than that.
  *
  *     DLManagedTensorVersioned *out;
  *     const DLTensor *t = &view.tensor;
@@ -230,8 +231,11 @@ static inline int dlx__describe(const dlx_producer *p, void *self, DLTensor *t, 
     if (p->fill((PyObject *)self, t, flags) < 0) return -1;
     if (t->ndim < 0 || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
         return DLX__REFUSE(NULL, "%R gives no shape or no strides", (PyObject *)p->type);
-    for (i = 0; i < t->ndim; i++)
+    for (i = 0; i < t->ndim; i++) {
+        if (t->shape[i] < 0)
+            return DLX__REFUSE(NULL, "extent %d is negative: %lld", (int)i, (long long)t->shape[i]);
         if (t->shape[i] == 0) t->data = NULL, t->byte_offset = 0; /* R93 */
+    }
     return 0;
 }
 
@@ -507,7 +511,7 @@ static inline PyObject *dlx__by_to_py(const DLPackExchangeAPI *api,
     offer->shell.deleter = dlx__delete_offered;
     offer->inner = managed;
     offer->shares = 2;
-    failed = api->managed_tensor_to_py_object_no_sync(&offer->shell, &object) != 0;
+    failed = api->managed_tensor_to_py_object_no_sync(&offer->shell, &object) != 0 || !object;
     if (failed && !PyErr_Occurred()) DLX__REFUSE(NULL, "to_py failed without an exception");
     if (failed && offer->inner != NULL) { /* once, whatever the library did */
         PyErr_Fetch(&error, &value, &trace);
@@ -605,6 +609,22 @@ static inline void dlx__set_error(void *context, const char *kind, const char *m
     PyGILState_Release(state);
 }
 
+/* Whether an allocator made what a caller fills from `data` on, in row-major order. */
+static inline int dlx__is_as_asked(const DLManagedTensorVersioned *made, const DLTensor *asked) {
+    const DLTensor *t = &made->dl_tensor;
+    uint64_t step = 1;
+    int32_t i;
+    if (made->version.major != DLPACK_MAJOR_VERSION || t->byte_offset != 0) return 0;
+    if (t->ndim != asked->ndim || (t->ndim > 0 && (t->shape == NULL || t->strides == NULL)))
+        return 0;
+    for (i = t->ndim - 1; i >= 0; i--) {
+        int means = t->shape[i] > 1 && step != 0; /* else any stride does */
+        if (t->shape[i] != asked->shape[i] || (means && (uint64_t)t->strides[i] != step)) return 0;
+        step *= (uint64_t)t->shape[i];
+    }
+    return memcmp(&t->dtype, &asked->dtype, sizeof t->dtype) == 0;
+}
+
 static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dtype, int32_t ndim,
                                  const int64_t *shape, DLManagedTensorVersioned **out) {
     DLPackManagedTensorAllocator allocate = dlx_cpu_allocate;
@@ -613,7 +633,13 @@ static inline int dlx_empty_like(PyObject *like, DLDevice device, DLDataType dty
     if (like != NULL && dlx__lookup(Py_TYPE(like), &type) < 0) return -1;
     if (type.api != NULL && type.api->managed_tensor_allocator != NULL)
         allocate = type.api->managed_tensor_allocator;
-    if (allocate(&t, out, NULL, dlx__set_error) == 0) return 0;
+    *out = NULL;
+    if (allocate(&t, out, NULL, dlx__set_error) == 0 && *out != NULL) {
+        if (dlx__is_as_asked(*out, &t)) return 0;
+        dlx_delete(*out);
+        return DLX__REFUSE(NULL, "the allocator of %R gave other memory than was asked for",
+                           (PyObject *)Py_TYPE(like));
+    }
     if (PyErr_Occurred()) return -1;
     return DLX__REFUSE(NULL, "the allocator of %R failed", (PyObject *)Py_TYPE(like));
 }

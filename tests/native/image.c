@@ -5,6 +5,13 @@
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
 #endif
+#ifdef COUNTED /* what the headers allocate */
+static long allocations;
+static void *counted_malloc(size_t n) { allocations++; return malloc(n); }
+static void *counted_calloc(size_t n, size_t size) { allocations++; return calloc(n, size); }
+#define malloc counted_malloc
+#define calloc counted_calloc
+#endif
 #include "dlpack_exchange_producer.h"
 
 /* ---- consumer ---- */
@@ -201,6 +208,12 @@ PyMODINIT_FUNC INIT(MODULE)(void) {
     if (module != NULL && PyModule_AddObject(module, "Image", (PyObject *)Image_Type) < 0) return NULL;
     Py_INCREF((PyObject *)Image_Type);
     if (module != NULL && PyModule_AddIntConstant(module, "limited", DLX__OPAQUE) < 0) return NULL;
+#ifdef COUNTED
+    if (module != NULL && PyModule_AddObject(module, "allocations", PyLong_FromVoidPtr(&allocations)) < 0) return NULL;
+#endif
+#ifdef WITH_NUMPY
+    if (module != NULL && PyModule_AddIntConstant(module, "numpy", 1) < 0) return NULL;
+#endif
 #ifdef Py_GIL_DISABLED
     if (module != NULL) PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif

@@ -82,6 +82,18 @@ def test_what_a_kernel_would_read_wrongly_is_refused_by_its_reason(module: Any) 
         module.total(torch.ones(2, 2).to_sparse())
 
 
+def test_a_type_error_of_the_producer_stays(module: Any) -> None:
+    """No other overload would get an answer."""
+
+    class Broken:
+        def __dlpack__(self, **_: Any) -> Any:
+            return len(3)  # type: ignore[arg-type]
+
+    for take in (module.total, lambda x: module.fill(x, 1)):
+        with pytest.raises(TypeError, match="has no len"):
+            take(Broken())
+
+
 def test_what_was_taken_is_deleted_once(module: Any) -> None:
     """Whether the function ran, another argument failed, or this one did."""
     taken = [Producer() for _ in range(5)]

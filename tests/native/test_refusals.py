@@ -26,6 +26,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nearly-null": ({"data": 0, "byte_offset": 16}, "no memory: data is 0x10"),
     "next-to-null": ({"data": 16}, "no memory: data is 0x10"),
     "far-from-null": ({"data": 0, "byte_offset": 8192}, "no memory: data is 0x2000"),
+    "beyond-the-last-address": (
+        {"data": (1 << 64) - 4096, "byte_offset": 1 << 20},
+        "no memory: data is 0xff000",
+    ),
     "no-bits": ({"dtype": (2, 0, 1)}, "dtype code 2 has 0 bits and 1 lanes"),
     "no-lanes": ({"dtype": (2, 32, 0)}, "dtype code 2 has 32 bits and 0 lanes"),
     "float8": ({"dtype": (10, 16, 1)}, "dtype code 10 has 16 bits"),

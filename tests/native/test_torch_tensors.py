@@ -82,6 +82,79 @@ def test_a_fake_tensor_is_refused(image: Any, torch: Any, rows: int) -> None:
             look(x[rows:])
 
 
+def traced(torch: Any, how: str, look: Any) -> None:
+    """Give a tensor to a function as torch gives it while it looks at that."""
+    x = torch.ones(2, 3)
+    if how == "vmap":
+        torch.vmap(lambda row: (look(row), row)[1])(x)
+    elif how == "grad":
+        torch.func.grad(lambda row: (look(row), row.sum())[1])(x[0])
+    elif how == "functionalize":
+        torch.func.functionalize(lambda row: (look(row), row)[1])(x[0])
+    else:
+        make_fx = torch.fx.experimental.proxy_tensor.make_fx
+        make_fx(lambda row: (look(row), row)[1], tracing_mode=how)(x[0])
+
+
+@pytest.mark.parametrize("how", ["vmap", "grad", "functionalize", "fake", "symbolic"])
+def test_a_tensor_of_a_transformation_is_refused(
+    image: Any, torch: Any, how: str
+) -> None:
+    """R111, R125: it stands for others; what torch raises stays (R60)."""
+    requires("torch.fx.experimental.proxy_tensor")
+    seen = []
+
+    def looked(x: Any) -> None:
+        for look in looks(image):
+            with pytest.raises(
+                (BufferError, RuntimeError), match=r"memory|data po|grad"
+            ):
+                look(x)
+            seen.append(x)
+
+    traced(torch, how, looked)
+    assert len(seen) == 3
+
+
+def test_a_subclass_that_has_no_memory_is_refused(image: Any, torch: Any) -> None:
+    """R111: one that stands for other tensors, and one of zeros."""
+
+    class Stands(torch.Tensor):  # type: ignore[misc]
+        @staticmethod
+        def __new__(cls) -> Any:
+            return torch.Tensor._make_wrapper_subclass(cls, (3,))
+
+        @classmethod
+        def __torch_dispatch__(cls, *_: Any) -> Any:
+            raise NotImplementedError
+
+    for x in (Stands(), torch._efficientzerotensor(3)):
+        for look in looks(image):
+            with pytest.raises(BufferError, match="no memory"):
+                look(x)
+
+
+def test_what_a_subclass_raises_stays(image: Any, torch: Any) -> None:
+    """R60: its function is asked in place of torch's."""
+
+    class Raises(torch.Tensor):  # type: ignore[misc]
+        @classmethod
+        def __torch_function__(cls, *_: Any) -> Any:
+            raise ZeroDivisionError
+
+    x = torch.ones(3).as_subclass(Raises)
+    for look in looks(image):
+        with pytest.raises(ZeroDivisionError):
+            look(x)
+
+
+def test_a_tensor_of_inference_mode_is_written(image: Any, torch: Any) -> None:
+    """It counts no writes, since no backward saves it."""
+    with torch.inference_mode():
+        x = torch.ones(3)
+    assert image.look(x, WRITE)[0] == x.data_ptr()
+
+
 def test_what_a_backward_pass_would_read_is_not_written(image: Any, torch: Any) -> None:
     """A leaf, and what was computed; `no_grad` and inference mode record nothing."""
     leaf = torch.ones(3, requires_grad=True)

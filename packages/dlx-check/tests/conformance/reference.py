@@ -795,7 +795,10 @@ def _by_table(table: Any, x: Any) -> Any:
         if isinstance(left, BufferError) and not wrong("does not fall back"):
             return None
         raise left
-    return DLManagedTensorVersioned.from_address(out.value)
+    made = DLManagedTensorVersioned.from_address(out.value)
+    if wrong("forgets READ_ONLY of tables"):
+        made.flags &= ~READ_ONLY
+    return made
 
 
 def _hook(function: int, a: int, b: int, c: int, d: int) -> Any:

@@ -608,6 +608,15 @@ _TABLES = (
         ),
     ),
     of_table(
+        "consumer.table.read-only",
+        "R42",
+        MUST,
+        Import(Tensor(flags=READ_ONLY, table="plain")),
+        either(_shares(False), immutable),
+        "written though protected",
+        facts=((expect.says_nothing, "imports no READ_ONLY by tables"),),
+    ),
+    of_table(
         "consumer.table.refuses",
         "R147",
         SHOULD,
