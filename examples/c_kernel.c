@@ -1,6 +1,10 @@
 /* A kernel in C over arguments of any library, on the CPU. Its result is of the library of x.
  *
  *     axpy(2.0, x, y)    2x + y, of float32
+ *
+ * With the headers and dlpack.h in one folder:
+ *
+ *     cc -shared -fPIC $(python3-config --includes) -I folder c_kernel.c -o c_kernel.so
  */
 #define PY_SSIZE_T_CLEAN
 #include "dlpack_exchange_producer.h"
