@@ -214,7 +214,7 @@ pub(crate) fn from_pointer<'py>(
     });
     let made = Tensor::holding(py, checked.with_usage(source, usage))?;
     if trace::is_on() {
-        trace::made(made.as_any(), c"from_pointer");
+        trace::begun(made.as_any(), c"from_pointer", None, None);
     }
     Ok(made)
 }

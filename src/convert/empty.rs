@@ -96,7 +96,7 @@ pub(crate) fn empty<'py>(
         },
     };
     if trace::is_on() {
-        trace::made(&made, c"empty");
+        trace::begun(&made, c"empty", None, None);
     }
     Ok(made)
 }

@@ -208,7 +208,7 @@ fn make<'py>(
             };
             let made = Tensor::holding(py, from_dlpack(x, &request)?)?;
             if trace::is_on() {
-                trace::converted(&made, x, class.as_any());
+                trace::begun(made.as_any(), c"convert", Some(x), Some(class));
             }
             Ok(made.into_any())
         }
@@ -236,7 +236,7 @@ fn make<'py>(
             };
             let tensor = Tensor::holding(py, snapshot)?;
             if trace::is_on() {
-                trace::converted(&tensor, x, class.as_any());
+                trace::begun(tensor.as_any(), c"convert", Some(x), Some(class));
             }
             mixin::make_like(class, like, &tensor)
         }

@@ -162,7 +162,7 @@ impl<'py> Input<'py> {
         }
         let fresh = !matches!(self, Self::Tensor { fresh: false, .. });
         let tensor = self.into_tensor(x.py())?;
-        trace::converted(&tensor, x, class);
+        trace::begun(tensor.as_any(), c"convert", Some(x), Some(class));
         Ok(Self::Tensor { tensor, fresh })
     }
 

@@ -8,9 +8,6 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 use crate::types::{device, layout};
 
-/// Copies up to this size stay attached: detaching would cost as much.
-const ATTACHED: i64 = 32 << 10;
-
 /// Whether dlx can copy a tensor within this device on the host.
 pub(crate) fn can(device: DLDevice) -> bool {
     device.device_type == kDLCPU
@@ -28,13 +25,7 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
         let message = format!("dlx cannot copy memory on {name}, only on cpu");
         return Err(Error::refused(message).into());
     }
-    let make = || copy(source);
-    let copied = if source.nbytes() > ATTACHED {
-        py.detach(make)
-    } else {
-        make()
-    };
-    Ok(copied?)
+    Ok(py.detach(|| copy(source))?)
 }
 
 /// The flags of a copy of `source`.

@@ -7,25 +7,25 @@ use std::ptr;
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
 use crate::driver::error::Error;
-use crate::driver::interface::{Context, Driver, RawStream};
-use crate::driver::{cuda, hip};
+use crate::driver::interface::{Context, RawStream};
+use crate::driver::runtime::{Driver, cuda, hip};
 
 /// The driver of a device, loaded and initialized.
 ///
 /// # Errors
 ///
 /// The library is missing or has no device, or the process forked after initializing it.
-pub(crate) fn of(device: DLDevice) -> Result<&'static dyn Driver, Error> {
+pub(crate) fn of(device: DLDevice) -> Result<&'static Driver, Error> {
     match device.device_type {
-        kDLCUDA | kDLCUDAManaged => Ok(cuda::get()?),
-        kDLROCM => Ok(hip::get()?),
+        kDLCUDA | kDLCUDAManaged => cuda(),
+        kDLROCM => hip(),
         _ => Err(Error::NoStreams),
     }
 }
 
 /// Relaxed capture mode: until this is dropped, calls of this thread invalidate no thread's capture.
 pub(crate) struct Relaxed {
-    driver: &'static dyn Driver,
+    driver: &'static Driver,
     mode: i32,
 }
 
@@ -34,7 +34,7 @@ const RELAXED: i32 = 2;
 
 impl Relaxed {
     /// Sets the mode.
-    pub(crate) fn enter(driver: &'static dyn Driver) -> Result<Self, Error> {
+    pub(crate) fn enter(driver: &'static Driver) -> Result<Self, Error> {
         let mode = driver.exchange_capture_mode(RELAXED)?;
         Ok(Self { driver, mode })
     }
@@ -49,7 +49,7 @@ impl Drop for Relaxed {
 
 /// A driver, with the context of a device current until this is dropped.
 pub(crate) struct Current {
-    pub(super) driver: &'static dyn Driver,
+    pub(super) driver: &'static Driver,
     pub(super) context: Context,
     /// Whether the context lives as long as the process, which retains it.
     pub(super) is_permanent: bool,
@@ -69,7 +69,7 @@ pub(crate) fn enter(
         None => (driver.primary(device.device_id)?, true),
     };
     let is_current =
-        outer.is_some_and(|outer| ptr::addr_eq(outer.driver, driver) && outer.context == context);
+        outer.is_some_and(|outer| ptr::eq(outer.driver, driver) && outer.context == context);
     Ok(Current {
         driver,
         context,
@@ -122,7 +122,7 @@ impl Current {
 }
 
 impl Deref for Current {
-    type Target = dyn Driver;
+    type Target = Driver;
 
     fn deref(&self) -> &Self::Target {
         self.driver

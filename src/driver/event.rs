@@ -1,25 +1,24 @@
 //! Events, pooled because creating one under load can take milliseconds.
 //!
 //! On CUDA an event may be recorded again as soon as the wait for it is queued. On HIP that is undefined until it has
-//! passed, so the pool is a queue there: the first event is the oldest, and another is made if that is pending.
+//! passed, so each event is a new one there.
 //!
 //! Only events of primary contexts return to the pool: other contexts may be destroyed, with their events. Events that
-//! were captured do not return either: on HIP even a query of one invalidates a capture that still goes on
-//! (`hip_event.cpp` of ROCm).
+//! were captured do not return either.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::current::{Current, Relaxed, of};
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
+use super::interface::{Capture, Context, RawEvent, RawStream};
 use super::library::check_fork;
+use super::runtime::Driver;
 use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
 
 /// A point in the work of a stream: an event recorded there.
 pub(crate) struct Event {
-    driver: &'static dyn Driver,
+    driver: &'static Driver,
     context: Context,
     /// The number of that context, if the driver has numbers.
     number: Option<u64>,
@@ -47,20 +46,12 @@ unsafe impl Send for Event {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Event {}
 
-/// The idle events of a context. One that was reset has its handle, and another number: its events may have handles of
-/// others'.
+/// The idle events of a context of CUDA. One that was reset has its handle, and another number: its events may have
+/// handles of others'.
 struct Pool {
-    driver: &'static dyn Driver,
     context: Context,
     number: Option<u64>,
-    events: VecDeque<RawEvent>,
-}
-
-impl Pool {
-    /// Whether the events are of this context, or were of one with its handle.
-    fn is_of(&self, driver: &dyn Driver, context: Context) -> bool {
-        std::ptr::addr_eq(self.driver, driver) && self.context == context
-    }
+    events: Vec<RawEvent>,
 }
 
 // SAFETY: as for `Event`.
@@ -73,57 +64,27 @@ const IDLE: usize = 1024;
 static POOLS: Lock<Vec<Pool>> = Lock::new(Vec::new());
 
 /// The idle events of this context.
-fn idle<'a>(
-    pools: &'a mut Vec<Pool>,
-    driver: &'static dyn Driver,
-    context: Context,
-    number: Option<u64>,
-) -> &'a mut VecDeque<RawEvent> {
-    let is_its = |pool: &Pool| pool.is_of(driver, context) && pool.number == number;
+fn idle(pools: &mut Vec<Pool>, context: Context, number: Option<u64>) -> &mut Vec<RawEvent> {
+    let is_its = |pool: &Pool| pool.context == context && pool.number == number;
     let place = pools.iter().position(is_its).unwrap_or_else(|| {
         pools.push(Pool {
-            driver,
             context,
             number,
-            events: VecDeque::new(),
+            events: Vec::new(),
         });
         pools.len() - 1
     });
     &mut pools[place].events
 }
 
-/// Whether the last record of a pooled event has completed.
-fn is_passed(driver: &'static dyn Driver, idle: RawEvent) -> bool {
-    let _relaxed = Relaxed::enter(driver);
-    driver.is_done(idle).unwrap_or(false)
-}
-
 /// An event of this driver and context from the pool, or a new one. Those of a context that was reset are forgotten, and
 /// none is destroyed.
-fn take(
-    driver: &'static dyn Driver,
-    context: Context,
-    number: Option<u64>,
-) -> Result<RawEvent, Error> {
-    let first = {
-        let mut pools = POOLS.lock();
-        pools.retain(|pool| !pool.is_of(driver, context) || pool.number == number);
-        idle(&mut pools, driver, context, number).pop_front()
-    };
-    if let Some(raw) = first {
-        // If events can only be re-recorded once done, the first is the oldest.
-        if driver.rerecords() || is_passed(driver, raw) {
-            return Ok(raw);
-        }
-        idle(&mut POOLS.lock(), driver, context, number).push_front(raw);
-    }
-    driver.create_event()
-}
-
-/// Forgets the idle events of a context that was reset, where the driver has no numbers.
-#[cold]
-fn forget_idle(driver: &'static dyn Driver, context: Context) {
-    POOLS.lock().retain(|pool| !pool.is_of(driver, context));
+fn take(driver: &Driver, context: Context, number: Option<u64>) -> Result<RawEvent, Error> {
+    let mut pools = POOLS.lock();
+    pools.retain(|pool| pool.context != context || pool.number == number);
+    let first = idle(&mut pools, context, number).pop();
+    drop(pools);
+    first.map_or_else(|| driver.create_event(), Ok)
 }
 
 impl Event {
@@ -147,7 +108,8 @@ impl Event {
         };
         match recorded {
             Err(error) if capture == Capture::None && error.is_handle_gone() => {
-                forget_idle(current.driver, current.context);
+                // The context was reset, and the driver has no numbers.
+                POOLS.lock().retain(|pool| pool.context != current.context);
                 Self::record_in(current, stream, capture)
             }
             recorded => recorded,
@@ -158,7 +120,7 @@ impl Event {
         let Current {
             driver, context, ..
         } = *current;
-        let is_pooled = current.is_permanent && capture == Capture::None;
+        let is_pooled = !driver.is_hip && current.is_permanent && capture == Capture::None;
         let (number, raw, owner) = if is_pooled {
             let number = driver.number_of_context(context)?;
             (number, take(driver, context, number)?, Owner::Pool)
@@ -252,7 +214,7 @@ impl Drop for Event {
         }
         // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
         let mut pools = POOLS.lock();
-        let idle = idle(&mut pools, self.driver, self.context, self.number);
+        let idle = idle(&mut pools, self.context, self.number);
         if idle.len() >= IDLE || self.may_be_captured.load(Ordering::Relaxed) {
             drop(pools);
             // Of a context that was reset, the handle may be another event's.
@@ -260,10 +222,8 @@ impl Drop for Event {
             if number == Ok(self.number) {
                 self.driver.destroy_event(self.raw)
             }
-        } else if self.driver.rerecords() {
-            idle.push_front(self.raw)
         } else {
-            idle.push_back(self.raw)
+            idle.push(self.raw)
         }
     }
 }

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::cpython::interpreter::{self, Pending, attach_uncounted, blocking};
-use crate::driver::{self, Capture, Event, Relaxed};
+use crate::driver::{Capture, Event};
 use crate::stream::handle::Stream;
 use crate::stream::order;
 use crate::stream::order::Waits;
@@ -103,15 +103,6 @@ impl End {
     /// Whether it is unknown for ever.
     pub(crate) fn is_never(&self) -> bool {
         matches!(self, Self::Never)
-    }
-
-    /// Sets the relaxed capture mode of its driver.
-    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, driver::Error> {
-        match self {
-            Self::Point(point) => point.relaxed().map(Some),
-            Self::Unrecorded(stream, _) => Relaxed::enter(driver::of(stream.device())?).map(Some),
-            Self::Never => Ok(None),
-        }
     }
 
     /// The point, if it is recorded.

@@ -197,17 +197,15 @@ impl Stream {
 
     /// The same stream, marked as belonging to its device.
     pub(crate) fn verified(self) -> Self {
-        let device = self.device;
-        self.on(device)
+        Self {
+            is_verified: true,
+            ..self
+        }
     }
 
     /// The same stream, which is known to be one of `device`.
     pub(crate) fn on(self, device: DLDevice) -> Self {
-        Self {
-            device,
-            is_verified: true,
-            ..self
-        }
+        Self { device, ..self }.verified()
     }
 
     /// Whether work on memory of `device` can be queued on the stream: managed memory takes streams of every GPU.

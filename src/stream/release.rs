@@ -9,8 +9,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::mem::{forget, take};
-use std::ops::Range;
+use std::mem::{forget, replace, take};
 use std::process;
 use std::thread::{Builder, Thread, park_timeout, sleep};
 use std::time::{Duration, Instant};
@@ -37,38 +36,14 @@ const NAME: &str = "dlx-release";
 /// long each time, up to the second. Then it ends, if nothing is deferred.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(32)];
 
-/// What an entry counts for.
-#[derive(Clone, Copy)]
-struct Size {
+/// Memory to release once all of its ends have been passed.
+struct Deferred {
     /// The order in which entries were deferred.
     number: u64,
     device: DLDevice,
     bytes: usize,
-}
-
-/// Memory to release once all of its ends have been passed.
-struct Deferred {
-    size: Size,
     ends: Vec<End>,
     memory: Box<dyn Send>,
-}
-
-impl Deferred {
-    /// Releases the memory if all ends have been passed; returns it if not.
-    fn release(mut self) -> Option<Self> {
-        // Deleters free memory, which else invalidates captures of other threads.
-        let _relaxed = self.ends.first().map(End::relaxed);
-        self.ends = self.ends.into_iter().filter_map(End::left).collect();
-        if self.ends.is_empty() {
-            drop(self.memory);
-            return None;
-        }
-        if self.ends.iter().any(End::is_never) {
-            forget(self.memory);
-            return None;
-        }
-        Some(self)
-    }
 }
 
 /// All deferred entries, oldest first.
@@ -76,8 +51,6 @@ struct Waiting {
     entries: VecDeque<Deferred>,
     /// Number of the next entry.
     next: u64,
-    /// The entry that the thread has taken out to look at: the driver may block, and no lock may be held then.
-    looked_at: Option<Size>,
     /// The thread that releases, and its process: a fork has none.
     thread: Option<(u32, Thread)>,
     /// Whether that rests for more than the first of its pauses.
@@ -87,17 +60,6 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Puts an entry at its place.
-    fn add(&mut self, entry: Deferred) {
-        let place = self.place(entry.size.number);
-        self.entries.insert(place, entry);
-    }
-
-    /// The index of the entry of this number, or of the first one after it.
-    fn place(&self, number: u64) -> usize {
-        (self.entries).partition_point(|known| known.size.number < number)
-    }
-
     /// Wakes the thread, or starts it if this process has none. Where none can start, the next entry tries again.
     fn wake(&mut self) {
         match &self.thread {
@@ -118,13 +80,17 @@ impl Waiting {
     fn has_thread(&self) -> bool {
         (self.thread.as_ref()).is_some_and(|(process, _)| *process == process::id())
     }
+
+    /// The index of the entry of this number, or of the first one after it.
+    fn place(&self, number: u64) -> usize {
+        (self.entries).partition_point(|known| known.number < number)
+    }
 }
 
 fn waiting() -> Locked<'static, Waiting> {
     static WAITING: Lock<Waiting> = Lock::new(Waiting {
         entries: VecDeque::new(),
         next: 0,
-        looked_at: None,
         thread: None,
         rests: false,
         is_over: false,
@@ -189,31 +155,63 @@ pub(crate) fn defer(ends: Vec<End>, device: DLDevice, bytes: i64, memory: Box<dy
     if ends.iter().any(End::is_never) {
         return forget(memory);
     }
-    let size = {
+    let number = {
         let mut waiting = waiting();
-        let size = Size {
-            number: waiting.next,
+        let number = waiting.next;
+        waiting.next += 1;
+        waiting.entries.push_back(Deferred {
+            number,
             device,
             bytes: usize::try_from(bytes).unwrap_or(0),
-        };
-        waiting.next += 1;
-        waiting.add(Deferred { size, ends, memory });
+            ends,
+            memory,
+        });
         waiting.wake();
-        size
+        number
     };
     let bound = bound(device);
-    while let Some(oldest) = beyond_bounds(size, bound) {
+    while let Some((oldest, ends)) = beyond_bounds(number, device, bound) {
         let mut is_done = true;
-        for end in &oldest.ends {
+        for end in &ends {
             is_done &= end.synchronize().is_ok();
         }
-        if let Some(left) = oldest.release() {
-            waiting().add(left);
-        }
+        look(oldest, ends);
         if !is_done {
             return;
         }
     }
+}
+
+/// Looks at an entry with these ends: releases its memory if all have been passed, and returns whether it is there no more.
+/// No lock is held meanwhile, as the driver may block; another thread may look at it, too.
+fn look(number: u64, ends: Vec<End>) -> bool {
+    // Deleters free memory, which else invalidates captures of other threads. What has no point is not released.
+    let _relaxed = (ends.first().and_then(End::point).cloned()).map(|point| point.relaxed());
+    let ends: Vec<_> = ends.into_iter().filter_map(End::left).collect();
+    let mut waiting = waiting();
+    let place = waiting.place(number);
+    let Some(entry) = (waiting.entries.get_mut(place)).filter(|entry| entry.number == number)
+    else {
+        return true;
+    };
+    let is_never = ends.iter().any(End::is_never);
+    let is_over = is_never || ends.is_empty();
+    let before = replace(&mut entry.ends, ends);
+    let memory = is_over.then(|| replace(&mut entry.memory, Box::new(())));
+    drop(waiting);
+    // Python owns some streams.
+    drop(before);
+    if is_never {
+        forget(memory);
+    } else {
+        drop(memory);
+    }
+    if is_over {
+        // It counts until then.
+        let mut waiting = self::waiting();
+        waiting.entries.retain(|entry| entry.number != number);
+    }
+    is_over
 }
 
 /// Maximum number of deferred bytes on `device`.
@@ -235,49 +233,37 @@ fn bound(device: DLDevice) -> usize {
     }
 }
 
-/// The oldest entry that can be waited for, removed, if beside `new` there are too many entries, or too many bytes on
-/// its device. The host does not wait for work that it has just queued.
-fn beyond_bounds(new: Size, bound: usize) -> Option<Deferred> {
-    let mut waiting = waiting();
-    let is_other = |size: &Size| size.number != new.number;
-    let entries = waiting.entries.iter().map(|entry| entry.size);
-    let others = || (entries.clone().chain(waiting.looked_at)).filter(is_other);
-    let is_here = |size: &Size| size.device == new.device;
-    let bytes: usize = others().filter(is_here).map(|size| size.bytes).sum();
-    let is_too_large = bytes > bound;
+/// The number and the ends of the oldest entry that can be waited for, if beside `new` there are too many entries, or too
+/// many bytes on `here`, its device. The host does not wait for work that it has just queued.
+fn beyond_bounds(new: u64, here: DLDevice, bound: usize) -> Option<(u64, Vec<End>)> {
+    let waiting = waiting();
+    let others = || (waiting.entries.iter()).filter(|entry| entry.number != new);
+    let there = || others().filter(|entry| entry.device == here);
+    let is_too_large = there().map(|entry| entry.bytes).sum::<usize>() > bound;
     if others().count() < COUNT && !is_too_large {
         return None;
     }
-    let is_recorded = |entry: &Deferred| entry.ends.iter().all(|end| end.point().is_some());
-    let helps = |size: &Size| is_other(size) && (!is_too_large || is_here(size));
-    let mut entries = waiting.entries.iter();
-    let oldest = entries.position(|entry| helps(&entry.size) && is_recorded(entry))?;
-    waiting.entries.remove(oldest)
-}
-
-/// Takes out the first entry whose number is in a range.
-fn take_out(numbers: Range<u64>) -> Option<Deferred> {
-    let mut waiting = waiting();
-    let place = waiting.place(numbers.start);
-    let found = waiting.entries.get(place).map(|entry| entry.size)?;
-    if found.number >= numbers.end {
-        return None;
-    }
-    waiting.looked_at = Some(found);
-    waiting.entries.remove(place)
+    let is_recorded = |entry: &&Deferred| entry.ends.iter().all(|end| end.point().is_some());
+    let oldest = if is_too_large {
+        there().find(is_recorded)
+    } else {
+        others().find(is_recorded)
+    }?;
+    Some((oldest.number, oldest.ends.clone()))
 }
 
 /// Looks once at each entry that is deferred by now; returns whether any was released.
 fn pass() -> bool {
+    let next = |number: u64| {
+        let waiting = waiting();
+        let found = waiting.entries.get(waiting.place(number));
+        found.map(|entry| (entry.number, entry.ends.clone()))
+    };
     let mut released = false;
-    let (mut number, next) = (0, waiting().next);
-    while let Some(entry) = take_out(number..next) {
-        number = entry.size.number + 1;
-        let left = entry.release();
-        released |= left.is_none();
-        let mut waiting = waiting();
-        waiting.looked_at = None;
-        left.into_iter().for_each(|entry| waiting.add(entry));
+    let (mut place, end) = (0, waiting().next);
+    while let Some((number, ends)) = next(place).filter(|&(number, _)| number < end) {
+        place = number + 1;
+        released |= look(number, ends);
     }
     released
 }
@@ -290,7 +276,6 @@ fn run() {
         park_timeout(pause);
         let released = guard(pass, |_| false);
         let mut waiting = waiting();
-        waiting.looked_at = None;
         let is_idle = !released && waiting.next == seen;
         let is_over = waiting.is_over || (is_idle && pause == last && waiting.entries.is_empty());
         if is_over {
@@ -306,12 +291,11 @@ fn run() {
 /// The number of tensors whose memory waits for a stream; what has passed is released now.
 #[pyfunction]
 pub(crate) fn deferred() -> usize {
-    // Those that are looked at count, too.
     let mut waiting = waiting();
     if waiting.has_thread() {
         waiting.wake();
     }
-    waiting.entries.len() + usize::from(waiting.looked_at.is_some())
+    waiting.entries.len()
 }
 
 /// Ends the thread, and releases the remaining entries at interpreter exit, as they become done; after a second,
@@ -325,15 +309,14 @@ pub(crate) fn finish() {
         waiting.rests = true;
         waiting.wake();
     }
-    let moment = || blocking(|| sleep(PAUSES[0]));
-    // It enters Python, which it must not once the interpreter exits.
-    while waiting().has_thread() && begin.elapsed() < LIMIT {
-        moment();
-    }
     loop {
-        pass();
+        // It enters Python, which it must not once the interpreter exits.
+        let has_thread = waiting().has_thread();
+        if !has_thread {
+            pass();
+        }
         let mut waiting = waiting();
-        if waiting.entries.is_empty() {
+        if !has_thread && waiting.entries.is_empty() {
             return;
         }
         if begin.elapsed() > LIMIT {
@@ -342,6 +325,6 @@ pub(crate) fn finish() {
             return forget(entries);
         }
         drop(waiting);
-        moment();
+        blocking(|| sleep(PAUSES[0]));
     }
 }

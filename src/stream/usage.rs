@@ -231,13 +231,11 @@ impl StreamUsage {
         // Not under the lock, because the driver may block; others see all of them meanwhile.
         let all = uses.clone();
         drop(uses);
-        let left: Vec<_> = all.iter().map(|end| end.clone().left()).collect();
-        let now = |end: &End| match all.iter().position(|known| known.is(end)) {
-            Some(index) => left[index].clone(),
-            None => Some(end.clone()),
-        };
-        let mut uses = self.uses();
-        *uses = uses.iter().filter_map(now).collect();
+        for end in all {
+            if end.clone().left().is_none() {
+                self.uses().retain(|known| !known.is(&end));
+            }
+        }
     }
 
     /// Keeps alive a stream reported to consumers.

@@ -133,14 +133,6 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// What came of an attempt to free a block.
-enum Freed {
-    Not,
-    InOrder,
-    /// It has to be freed once this point has been passed.
-    After(Arc<Event>),
-}
-
 /// Memory that is of no pool, freed on drop: nothing uses it any more.
 struct Unpooled {
     address: usize,
@@ -235,23 +227,22 @@ impl Allocation {
         let freed = blocking(|| {
             let (current, raw) = stream.in_this_thread().enter(None)?;
             if current.capture(raw)? != Capture::None {
-                return Ok(Freed::Not);
+                return Ok(false);
             }
             if self.lent && stream.is(&self.stream) && !self.is_number(current.number(raw)?) {
-                return Ok(Freed::Not);
+                return Ok(false);
             }
-            if !self.is_pooled {
-                let point = Event::record(&current, raw, Capture::None)?;
-                return Ok(Freed::After(Arc::new(point)));
+            if self.is_pooled {
+                let _relaxed = current.relaxed()?;
+                // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
+                // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or waits for all
+                // work on it that dlx knows of.
+                unsafe { current.free(self.address, raw) }?;
             }
-            let _relaxed = current.relaxed()?;
-            // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
-            // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or waits for all
-            // work on it that dlx knows of.
-            unsafe { current.free(self.address, raw) }?;
-            Ok::<_, Error>(Freed::InOrder)
+            Ok::<_, Error>(true)
         })?;
-        if let Freed::After(point) = freed {
+        if freed && !self.is_pooled {
+            let point = order::point(&stream.in_this_thread())?;
             let memory = Unpooled {
                 address: self.address,
                 stream: self.stream.clone(),
@@ -263,9 +254,8 @@ impl Allocation {
                 self.bytes as i64,
                 Box::new(memory),
             );
-            return Ok(true);
         }
-        Ok(matches!(freed, Freed::InOrder))
+        Ok(freed)
     }
 
     /// Whether a stream of this number is that of the memory: it has the handle, but may be a new one.
@@ -289,7 +279,7 @@ impl Allocation {
         let stream = Stream::plain(stream::default(device).unwrap_or(0), device);
         let mut waits = Waits::default();
         self.ready.iter().for_each(|point| waits.add_point(point));
-        let now = working.on(self.stream.device());
+        let now = working.on(device);
         now.iter().for_each(|now| waits.add(now));
         order::all(&stream, &waits, Joined::Never)?;
         Ok(stream)

@@ -1,6 +1,6 @@
 //! Tracing: who holds memory that came in or went out through dlx.
 //!
-//! Where memory comes in or goes out, dlx asks whether a trace [`is_on`], and then calls [`imported`] or [`exported`].
+//! Where memory comes in or goes out, dlx asks whether a trace [`is_on`], and then calls [`begun`] or [`exported`].
 //! The end of an import is the drop of its snapshot's source, and the end of an export the call of its deleter; both
 //! only note a number and the time, because they happen on any thread. What is imported and exported is the same as
 //! without a trace.
@@ -123,34 +123,18 @@ pub(crate) unsafe fn imported(
         let made = unsafe { Borrowed::from_ptr(py, made) };
         // SAFETY: NULL or live, as the caller promises.
         let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-        begun(&made, source.as_ref(), way, None);
+        begun(&made, way, source.as_ref(), None);
     };
     guard(body, unraisable);
 }
 
-/// Begins to watch a tensor that has just been made, of no other object.
+/// Begins to watch `made`, if it is a new tensor: of `source`, to be converted to `class`.
 #[cold]
 #[inline(never)]
-pub(crate) fn made(made: &Bound<'_, PyAny>, way: &'static CStr) {
-    begun(made, None, way, None);
-}
-
-/// Begins to watch the tensor by which `source` is converted to `class`.
-#[cold]
-#[inline(never)]
-pub(crate) fn converted(
-    made: &Bound<'_, Tensor>,
-    source: &Bound<'_, PyAny>,
-    class: &Bound<'_, PyAny>,
-) {
-    begun(made.as_any(), Some(source), c"convert", Some(class));
-}
-
-/// Notes the begin of an import, if `made` is a new tensor.
-fn begun(
+pub(crate) fn begun(
     made: &Bound<'_, PyAny>,
-    source: Option<&Bound<'_, PyAny>>,
     way: &'static CStr,
+    source: Option<&Bound<'_, PyAny>>,
     class: Option<&Bound<'_, PyAny>>,
 ) {
     let Some(tensor) = Tensor::of(made).filter(|_| !has_others(made)) else {

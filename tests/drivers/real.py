@@ -29,11 +29,12 @@ def kind_of(name: str) -> str:
 
 def table_of(kind: str) -> dict[str, str]:
     """Read the functions that dlx looks up, and their symbols, from its source."""
-    text = (SOURCE / f"{kind}.rs").read_text()
+    text = (SOURCE / "functions.rs").read_text()
     table = re.search(r"^functions! \{$(.*?)^\}$", text, re.M | re.S)
     assert table is not None
-    found = re.findall(r"(\w+)\([^;]*?\)(?: as \"(\w+)\")?;", table[1])
-    return {name: symbol or name for name, symbol in found}
+    pairs = re.findall(r'"(\w*)",\s+"(\w*)";', table[1])
+    symbols = [pair[["cuda", "hip"].index(kind)] for pair in pairs]
+    return {symbol.removesuffix("_v2"): symbol for symbol in symbols if symbol}
 
 
 class Driver:

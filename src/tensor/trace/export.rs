@@ -1,5 +1,7 @@
 //! Traced exports: managed tensors whose deleter a trace has replaced by its own, which notes the end.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -16,19 +18,11 @@ use crate::cpython::interpreter::is_attached;
 use crate::tensor::capsule::{CapsuleNames, pointer};
 use crate::tensor::managed::{ManagedTensor, REPLACED};
 
-/// The exports that have not ended, in the order of their addresses.
-static EXPORTS: Lock<Vec<Exported>> = Lock::new(Vec::new());
+/// The exports that have not ended, by the addresses of their managed tensors: the deleter of the maker, and the end.
+static EXPORTS: Lock<BTreeMap<usize, (Option<Deleter>, End)>> = Lock::new(BTreeMap::new());
 
 /// The deleter of either managed tensor.
 type Deleter = unsafe extern "C" fn(*mut c_void);
-
-/// A traced export.
-struct Exported {
-    /// Of the managed tensor.
-    address: usize,
-    deleter: Option<Deleter>,
-    end: End,
-}
 
 /// As [`exported_capsule`].
 #[cold]
@@ -114,29 +108,21 @@ unsafe fn watch(
     let address = managed.as_ptr().addr();
     REPLACED.get_or_init(|| replaced);
     let mut exports = EXPORTS.lock();
-    let index = find(&exports, address).err()?;
+    let Entry::Vacant(export) = exports.entry(address) else {
+        return None;
+    };
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: as the caller promises.
     let deleter = unsafe { place.replace(Some(delete)) };
-    let exported = Exported {
-        address,
-        deleter,
-        end: End(number),
-    };
-    exports.insert(index, exported);
+    export.insert((deleter, End(number)));
     Some(number)
-}
-
-/// Where the export with this address is, or else belongs.
-fn find(exports: &[Exported], address: usize) -> Result<usize, usize> {
-    exports.binary_search_by_key(&address, |each| each.address)
 }
 
 /// The deleter of the maker of a traced export.
 fn replaced(address: usize) -> Option<usize> {
     let exports = EXPORTS.lock();
-    let index = find(&exports, address).ok()?;
-    Some(exports[index].deleter.map_or(0, |deleter| deleter as usize))
+    let (deleter, _) = exports.get(&address)?;
+    Some(deleter.map_or(0, |deleter| deleter as usize))
 }
 
 /// The deleter of a traced export: restores that of the maker and calls it.
@@ -151,12 +137,10 @@ unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut c_void) {
         };
         // SAFETY: the consumer calls the deleter of a live tensor.
         let place: *mut Option<Deleter> = unsafe { M::deleter(tensor) }.cast();
-        let mut exports = EXPORTS.lock();
-        let Ok(index) = find(&exports, managed.addr()) else {
+        let found = EXPORTS.lock().remove(&managed.addr());
+        let Some((deleter, end)) = found else {
             return;
         };
-        let Exported { deleter, end, .. } = exports.remove(index);
-        drop(exports);
         // SAFETY: the consumer gives the tensor up, so nothing else accesses it.
         unsafe { place.write(deleter) };
         if let Some(deleter) = deleter {
