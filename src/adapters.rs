@@ -208,8 +208,3 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     };
     Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
 }
-
-/// Whether `x`, of a class whose instances are tensors, may have elements that are numbers in no library.
-pub(crate) fn may_have_text(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(arrow::is_array(x)? || tensorflow::is_eager_class(&x.get_type())?)
-}
