@@ -5,7 +5,7 @@
 //! on that one, and does not know `import`, which calls it.
 
 mod array_interface;
-mod array_method;
+pub(crate) mod array_method;
 pub(crate) mod arrow;
 pub(crate) mod buffer;
 pub(crate) mod cuda_array_interface;
@@ -99,27 +99,29 @@ fn shows_a_column(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Imports what [`is_column`], or has none of the protocols of arrays but these.
 ///
-/// A Series of polars tells by its stream what it has; its `__array__` makes other numbers of nulls. Another column that
-/// refuses the stream, as it is in pieces, may make an array of itself.
+/// A Series of polars tells by its stream what it has; its `__array__` makes other numbers of nulls.
 pub(crate) fn of_column(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let says = |name| asked(x, name)?.is_truthy();
     if !arrow::stream::is_first(x)? {
         match array_method::shared(x)? {
-            None if says("decides")? => return array_method::snapshot(x),
+            None if asked(x, "decides")?.is_truthy()? => return array_method::snapshot(x),
             None => {}
             shared => return Ok(shared),
         }
     }
-    match arrow::stream::snapshot(x, request) {
-        Ok(None) => array_method::snapshot(x),
-        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) && says("is_whole")? => {
-            array_method::snapshot(x)
-        }
-        found => found,
+    match arrow::stream::snapshot(x, request)? {
+        None => array_method::snapshot(x),
+        found => Ok(found),
     }
+}
+
+/// Whether `x`, one of whose protocols gave `error`, has numbers and no nulls, of which `__array__` makes an array: it is in
+/// pieces, or has Arrow's booleans of one bit each.
+#[cold]
+pub(crate) fn is_whole(x: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
+    Ok(error.is_instance_of::<PyBufferError>(x.py()) && asked(x, "is_whole")?.is_truthy()?)
 }
 
 /// What NumPy unpacks `x` to, if it is [`buffer::packed`]; else this error. A plain array, whatever the class of `x` makes
@@ -205,9 +207,4 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         ..Request::NOTHING
     };
     Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
-}
-
-/// Whether `x`, of a class whose instances are tensors, may have elements that are numbers in no library.
-pub(crate) fn may_have_text(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(arrow::is_array(x)? || tensorflow::is_eager_class(&x.get_type())?)
 }

@@ -122,7 +122,7 @@ pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 }
 
 /// Imports the array that `x` makes, or a copy of it unless it is the same memory each time.
-pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let Some(mut method) = method(x)? else {
         return Ok(None);
     };

@@ -13,8 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
-use crate::adapters::{self, torch};
-use crate::api::from_dlpack::is_tensor;
+use crate::adapters::torch;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
@@ -182,12 +181,9 @@ impl Bridged {
             } else {
                 match self.converted(x, to) {
                     Ok(converted) => converted,
-                    // The class was a tensor's once, and is asked again.
-                    Err(error) if exports_no_more(x, &error)? => break,
-                    Err(error) => {
-                        let at = position.into_pyobject(py)?.into_any().unbind();
-                        return self.noted(error, at, py);
-                    }
+                    Err(error) if is_urgent(py, &error) => return Err(error),
+                    // It may have no numbers, or be no tensor any more: the slow path decides.
+                    Err(_) => break,
                 }
             });
             let kind = kind.get_or_insert(known);
@@ -252,38 +248,22 @@ impl Bridged {
         let py = value.py();
         let Kind { to, known, .. } = kind.get();
         let to = to.bind(py);
-        match known.get().0.get(value.get_type_ptr()) {
-            Some(_) if is_subtype(value.get_type_ptr(), to) => Ok(value),
-            Some(_) => {
-                let to = like.unwrap_or(to.as_any());
-                match self.converted(&value, to) {
-                    Err(error) if exports_no_more(&value, &error)? => Ok(value),
-                    made => made.or_else(|error| self.noted(error, py.None(), py)),
-                }
-            }
-            None if is_plain(&value) => Ok(value),
-            None => {
-                let name = intern!(py, "convert_result");
-                self.arguments
-                    .bind(py)
-                    .call_method1(name, (kind, like, value))
+        let class = value.get_type_ptr();
+        let is_known = known.get().0.get(class).is_some();
+        if (is_known && is_subtype(class, to)) || (!is_known && is_plain(&value)) {
+            return Ok(value);
+        }
+        if is_known {
+            match self.converted(&value, like.unwrap_or(to.as_any())) {
+                Err(error) if !is_urgent(py, &error) => {}
+                made => return made,
             }
         }
+        let name = intern!(py, "convert_result");
+        self.arguments
+            .bind(py)
+            .call_method1(name, (kind, like, value))
     }
-
-    /// `error`, with a note that names the argument at a position, or the result.
-    #[cold]
-    fn noted<T>(&self, error: PyErr, at: Py<PyAny>, py: Python<'_>) -> PyResult<T> {
-        let arguments = self.arguments.bind(py);
-        arguments.call_method1(intern!(py, "note"), (error.value(py), at))?;
-        Err(error)
-    }
-}
-
-/// Whether `x`, which could not be converted, is no tensor, or may be one of text.
-#[cold]
-fn exports_no_more(x: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
-    Ok(!is_urgent(x.py(), error) && (!is_tensor(x)? || adapters::may_have_text(x)?))
 }
 
 /// Whether no keyword is ``out`` and every value is of a common non-tensor type.

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
-use crate::adapters::{self, jax, numpy, torch};
+use crate::adapters::{self, array_method, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
@@ -140,6 +140,10 @@ fn by_another(
     request: &Request<'_, '_>,
     found: PyResult<Option<Snapshot>>,
 ) -> PyResult<Snapshot> {
+    let found = match found {
+        Err(error) if adapters::is_whole(x, &error)? => array_method::snapshot(x),
+        found => found,
+    };
     let Some(snapshot) = found.map_err(|error| hint::noted(x, error))? else {
         return Err(no_protocol(x, "__dlpack__"));
     };

@@ -253,13 +253,15 @@ fn check_memory(
     }
 }
 
-/// Passes on the failure of `__dlpack__`; `None` if the object hides its type's method. Python's None is no method.
+/// Passes on the failure of `__dlpack__`; `None` if the object hides its type's method, or is for another rung. Python's
+/// None is no method.
 #[cold]
 fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
     let py = x.py();
     match attribute(x, intern!(py, "__dlpack__"))? {
         None if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
         Some(method) if method.is_none() => Err(caused(py, no_protocol(x, "__dlpack__"), error)),
+        _ if adapters::is_whole(x, &error)? => Ok(None),
         _ => Err(error),
     }
 }

@@ -126,7 +126,6 @@ CASES: list[tuple[str, str, Any]] = [
     ("pa.array([3], pa.time64('ns'))", "times of day in ns", [3]),
     ("pa.array([1, None])", "numbers and nulls", [1, 7]),
     ("pa.chunked_array([[1], [None]])", "numbers and nulls", [1, 7]),
-    ("pa.array([True, False])", "booleans of one bit each", [1, 0]),
     ("pa.array([True, None])", "booleans and nulls", [1, 1]),
     ("pa.nulls(2)", "nulls alone", [7, 7]),
     ("pa.array([[1], [2, 3]])", "lists", [1, 2, 3]),

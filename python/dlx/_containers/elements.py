@@ -12,7 +12,7 @@ __all__ = [
     "NUMBERS",
     "ROWS",
     "are_numbers",
-    "may_be_ragged",
+    "must_be_dense",
     "of",
     "of_dtype",
     "of_table",
@@ -121,9 +121,16 @@ def of(x: Any) -> str | None:
         return None
 
 
-def may_be_ragged(x: Any) -> bool:
-    """Whether an array may have rows of any length, by the library it is of."""
-    return type(x).__module__.partition(".")[0] == "awkward"
+def must_be_dense(x: Any) -> bool:
+    """Whether the library of an array gives it all elements, in rows of one length.
+
+    In awkward they may be of any, and sparse arrays lack elements.
+    """
+    library = type(x).__module__.partition(".")[0]
+    if library == "xarray":
+        return must_be_dense(getattr(x, "data", None))
+    is_sparse = str(getattr(x, "layout", "")).startswith("torch.sparse")
+    return library not in ("awkward", "sparse") and not is_sparse
 
 
 # By Arrow's format strings; the first that begins so counts.

@@ -38,8 +38,8 @@ def convert_tree(
     `jax.tree_util` or optree, by the first of these that is imported and knows it.
     Of what a library makes, a pandas Series or an xarray DataArray too, `dlx.convert`
     takes what has numbers. Everything else stays as it is: keys, attrs classes, Python
-    buffers, other mappings, arrays and columns of strings, dates, categories or
-    objects, tables of several dtypes.
+    buffers, other mappings, sparse arrays, arrays and columns of strings, dates,
+    categories or objects, tables of several dtypes.
     With ``strict=True`` only numbers, text, bytes and None do, and their subclasses;
     other leaves that are no tensors go to `dlx.convert` too, which converts or refuses
     them.
@@ -117,10 +117,7 @@ def _if_array(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return ``convert`` for arrays, columns and tables; what has no numbers stays."""
 
     def convert_or_leave(leaf: Any) -> Any:
-        kind = type(leaf)
-        if not any(hasattr(kind, name) for name in _PROTOCOLS):
-            return leaf
-        if issubclass(kind, type) or _is_plain(leaf) or _is_numpy(leaf):
+        if not (_core.is_tensor(leaf) or _may_be_array(leaf)):
             return leaf
         try:
             return convert(leaf)
@@ -132,27 +129,41 @@ def _if_array(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return convert_or_leave
 
 
-def _is_numpy(leaf: object) -> bool:
-    """Whether a leaf is an array of NumPy, which here has no numbers."""
+def _may_be_array(leaf: object) -> bool:
+    """Whether a leaf that is no tensor may be an array, a column or a table.
+
+    Arrays of NumPy have no numbers then.
+    """
     from sys import modules
 
+    kind = type(leaf)
+    if not any(hasattr(kind, name) for name in _PROTOCOLS):
+        return False
+    if issubclass(kind, type) or _is_plain(leaf):
+        return False
+
     known = getattr(modules.get("numpy"), "ndarray", None)
-    return isinstance(known, type) and isinstance(leaf, known)
+    return not (isinstance(known, type) and isinstance(leaf, known))
 
 
 def has_no_numbers(leaf: Any) -> bool:
-    """Whether a leaf, which `convert` has refused, has no numbers for any library."""
+    """Whether a leaf, which `convert` has refused, is a tensor in no library.
+
+    So is an instance of a mixin class that exports such a leaf.
+    """
     from . import elements
 
     try:
+        if hasattr(type(leaf), "__dlx_export__"):
+            return has_no_numbers(leaf.__dlx_export__())
         _core.from_dlpack(leaf)
-    except BufferError:
-        words = elements.of(leaf)
-        return words is not None and not elements.are_numbers(words)
     except (AttributeError, TypeError):
-        return True  # such as a Dataset of xarray, which has methods that only raise
+        # Such as a Dataset of xarray, which has methods that only raise.
+        return not _core.is_tensor(leaf)
     except Exception:
-        return elements.may_be_ragged(leaf)
+        words = elements.of(leaf)
+        has_others = words is not None and not elements.are_numbers(words)
+        return has_others or not elements.must_be_dense(leaf)
     return False
 
 

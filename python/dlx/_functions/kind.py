@@ -40,7 +40,7 @@ class Kind(_core.Kind):
         how = self.how if copy is None else {"detach": True}
         try:
             return convert(x, into, copy=copy, **how)
-        except BufferError:
+        except Exception:
             if copy is None and has_no_numbers(x):
                 return x  # as of a class that is no tensor's
             raise

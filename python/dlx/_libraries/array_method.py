@@ -65,7 +65,7 @@ def decides(x: Any) -> bool:
 
 
 def is_whole(x: Any) -> bool:
-    """Whether a column that refuses a stream says that it has numbers and no nulls."""
+    """Whether a column that refuses a protocol says it has numbers and no nulls."""
     if not hasattr(type(x), "__array__"):
         return False
     while _nulls(x) == 0:

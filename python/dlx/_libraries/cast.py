@@ -95,28 +95,56 @@ def _is_known(dtype: Any) -> bool:
     return True
 
 
-def _is_castable(x: Any, detach: bool) -> bool:
-    """Whether nothing but its dtype can be why ``x`` was refused.
+def _of_map(dtype: Any) -> Any:
+    """Return what a dtype is known by in a map: a `DType`, or one of NumPy alone."""
+    try:
+        return DType(dtype)
+    except (BufferError, TypeError, ValueError):
+        with suppress(AttributeError, ImportError, TypeError):
+            import numpy
 
-    So it is if dlx imports it, or if it is a plain array of numbers that DLPack lacks.
-    A cast would read strings as numbers, count dates, or lose a mask or a gradient.
+            found = numpy.dtype(dtype).newbyteorder("=")
+            if found in (numpy.longdouble, numpy.clongdouble):
+                return found
+        raise
+
+
+def _array_of(x: Any) -> Any:
+    """Return the plain array of ``x``, which dlx refuses for what NumPy alone knows.
+
+    That is another byte order, a number of more bits, or a packed struct that it is a
+    field of. None if the reason may be another one: a cast would read strings as
+    numbers, count dates, or lose a mask, nulls or a gradient.
+    """
+    if hasattr(type(x), "__dlx_export__"):
+        return _array_of(x.__dlx_export__())
+    with suppress(Exception):
+        import numpy
+
+        described = getattr(x, "__array_interface__", None) or {}
+        # A subclass may have a mask, and be refused for it.
+        array = numpy.asanyarray(x)
+        is_plain = type(array) in (numpy.ndarray, numpy.memmap)
+        if is_plain and array.dtype.kind in "biufc" and described.get("mask") is None:
+            is_packed = any(step % array.itemsize for step in array.strides)
+            if is_packed or not _is_known(array.dtype):
+                return array
+    return None
+
+
+def _castable(x: Any, detach: bool) -> Any:
+    """Return ``x``, or its array, if nothing but its dtype can be why it was refused.
+
+    So it is if dlx imports it.
     """
     try:
         _core.convert(x, _core.Tensor, detach=detach)
     except BufferError:
-        numpy = sys.modules.get("numpy")
-        plain = [getattr(numpy, name, None) for name in ("ndarray", "memmap")]
-        kind = getattr(numpy, "dtype", None)
-        dtype: Any = getattr(x, "dtype", None)
-        if not (isinstance(kind, type) and kind in type(dtype).__mro__):
-            return False
-        # A subclass may have a mask, and be refused for it.
-        is_other = plain[0] not in type(x).__mro__ and not _is_known(dtype)
-        return (type(x) in plain or is_other) and dtype.kind in "biufc"
+        return _array_of(x)
     except RuntimeError:  # by which JAX refuses those of less than a byte
         own = getattr(sys.modules.get("jax"), "Array", ())
-        return isinstance(x, own) and _dtype(x).bits < 8
-    return True
+        return x if isinstance(x, own) and _dtype(x).bits < 8 else None
+    return x
 
 
 def _at_source(x: Any, dtype: DType, detach: bool) -> Any:
@@ -135,18 +163,19 @@ def _at_source(x: Any, dtype: DType, detach: bool) -> Any:
     return None
 
 
-def _own_dtype(x: Any, detach: bool) -> DType:
-    """Return the dtype of the elements, whatever an attribute says, if dlx takes them.
+def _own_dtype(x: Any, detach: bool) -> Any:
+    """Return what the dtype of the elements is known by in a map, if dlx takes them.
 
     Those of another byte order are numbers of the same type.
     """
     try:
         return _core.convert(x, _core.Tensor, detach=detach).dtype
     except Exception:
-        dtype = getattr(x, "dtype", None)
-        native = getattr(dtype, "newbyteorder", lambda _: dtype)("=")
-        with suppress(BufferError, TypeError, ValueError):
-            return DType(native)
+        if (array := _array_of(x)) is not None:
+            return _of_map(array.dtype.newbyteorder("="))
+        # What JAX traces has no elements yet.
+        with suppress(AttributeError, BufferError, TypeError, ValueError):
+            return DType(x.dtype)
         raise
 
 
@@ -163,7 +192,7 @@ def convert(
     how: dict[str, Any] = {"device": device, "copy": copy, "detach": detach}
     how["share_readonly"] = share_readonly
     if isinstance(dtype, Mapping):
-        casts = {DType(of): to for of, to in dtype.items()}
+        casts = {_of_map(of): to for of, to in dtype.items()}
         dtype = casts.get(_own_dtype(x, detach))
         if dtype is None:
             return _core.convert(x, to, **how)
@@ -171,7 +200,7 @@ def convert(
     try:
         return _cast(_core.convert(x, to, **how), dtype, copy)
     except (BufferError, RuntimeError) as refused:
-        if not _is_castable(x, detach) or isinstance(refused, CopyRefused):
+        if isinstance(refused, CopyRefused) or (x := _castable(x, detach)) is None:
             raise
         if copy is False:
             before = _core.convert(x, _core.Tensor, detach=detach).dtype

@@ -67,8 +67,6 @@ _PYARROW = {
     "durations": "x.cast('int64')",
     "dates": "x.cast('{int}')",
     "times of day": "x.cast('{int}')",
-    "booleans": "x.to_numpy(zero_copy_only=False)",
-    "booleans and nulls": "x.fill_null(value).to_numpy(zero_copy_only=False)",
     "lists": "{array}.drop_null().flatten(), what is there in one row",
     "tensors": "{array}",
     "tensors of booleans": "numpy.array({array}.storage.to_pylist()), a row for each",
@@ -156,11 +154,9 @@ def _of(x: Any, name: str, known: dict[str, str]) -> str:
         dtype = str(getattr(x, "type", getattr(x, "dtype", ""))).lower()
         what = "booleans" if dtype.startswith("bool") else elements.NUMBERS
         key, words = "missing" if misses(x) else "", f"{what} and nulls"
-        if key and ((name == "Array" and dtype == "bool") or dtype == "bool[pyarrow]"):
+        if key and dtype == "bool[pyarrow]":
             key = "booleans and nulls"
-        if not key and str(getattr(x, "type", "")) == "bool":
-            key, words = "booleans", "booleans of one bit each"
-        elif not key:
+        if not key:
             words = ""
     elif words == "tensors" and str(x.type.value_type) == "bool":
         key = words = "tensors of booleans"

@@ -54,6 +54,7 @@ _CLASSES = (
     ("xarray", "Dataset", "holds arrays; pass one of them, x[name].data"),
     ("scipy.sparse", "sparray", "is sparse; pass x.toarray()"),
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
+    ("sparse", "SparseArray", "is sparse; pass x.todense()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
     ("h5py", "Dataset", "is in a file; pass x[...]"),
     ("tinygrad", "Tensor", "has no DLPack; pass x.numpy()"),
