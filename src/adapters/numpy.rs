@@ -58,9 +58,6 @@ struct PyArray_Descr {
     type_num: c_int,
 }
 
-// `npy_intp` is read as `int64_t`.
-const _: () = assert!(size_of::<isize>() == size_of::<i64>());
-
 const NPY_ARRAY_WRITEABLE: c_int = 0x0400;
 
 /// Arrays with up to this many dimensions are read without an allocation.
