@@ -7,11 +7,11 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyType;
 
 use super::api::{self, NUMPY};
 use crate::cpython::call::attribute;
-use crate::cpython::lookup::{is_in_type, is_method_of_class, is_subtype, static_base};
+use crate::cpython::lookup::{is_in_type, is_method_of_class, known_base, static_base};
 use crate::types::error::Error;
 
 /// `numpy.ndarray`, whose C code made it, once an array was seen.
@@ -125,31 +125,8 @@ pub(crate) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// `numpy.ndarray`, if `class` is it or a subclass.
 #[inline(always)]
 fn array_class<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    base(
-        &ARRAY,
-        class,
-        intern!(class.py(), "__array_finalize__"),
-        "ndarray",
-    )
-}
-
-/// NumPy's class `name`, if `class` is it or a subclass; all of these have an `attribute`. Kept `known` from the first on.
-#[inline(always)]
-pub(super) fn base<'py>(
-    known: &'static PyOnceLock<Py<PyType>>,
-    class: &Bound<'py, PyType>,
-    attribute: &Bound<'py, PyString>,
-    name: &str,
-) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    let py = class.py();
-    if known.get(py).is_none()
-        && is_in_type(class.as_type_ptr(), attribute) != Some(false)
-        && let Some(base) = static_base(class, "numpy", name)?
-    {
-        known.get_or_init(py, || base.unbind());
-    }
-    let base = known.get(py).map(|base| base.bind(py));
-    Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
+    let attribute = intern!(class.py(), "__array_finalize__");
+    known_base(&ARRAY, class, attribute, ("numpy", "ndarray"))
 }
 
 /// Whether arrays have the layout of [`super::PyArrayObject`].
