@@ -3,15 +3,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyType};
 
-use crate::cpython::call::{attribute, call_with};
+use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_in_type, reports_its_class};
 use crate::cpython::modules::loaded_class;
 use crate::types::dtype::DType;
@@ -68,30 +66,8 @@ fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !number.is_some_and(|number| number.is_instance_of::<PyInt>()) {
         return Ok(false);
     }
-    check_dtype(x)?;
-    Ok(true)
-}
-
-/// Refuses a TensorFlow tensor with a dtype that DLPack lacks.
-pub(crate) fn check_dtype(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = x.py();
-    // The number of a dtype is the same in every release (`DataType` in TensorFlow's `types.proto`), but private.
-    static NUMBERS: AtomicU64 = AtomicU64::new(0);
-    // Of the class, since the lookup of a method on a tensor runs Python code.
-    let ask = attribute(x.get_type().as_any(), intern!(py, "_datatype_enum"))?;
-    let number = ask.and_then(|ask| call_with(&ask, &[x]).ok());
-    let number = number.and_then(|number| number.extract::<u32>().ok());
-    let bit = number
-        .and_then(|number| 1_u64.checked_shl(number))
-        .unwrap_or(0);
-    if NUMBERS.load(Ordering::Relaxed) & bit != 0 {
-        return Ok(());
-    }
-    let dtype = x.getattr(intern!(py, "dtype"))?;
     let Err(error) = DType::of(&dtype) else {
-        // From now on the number alone tells.
-        NUMBERS.fetch_or(bit, Ordering::Relaxed);
-        return Ok(());
+        return Ok(true);
     };
     let message = format!(
         "the TensorFlow tensor has elements of {}; expected bool, integers, floating-point or complex numbers",

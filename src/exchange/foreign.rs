@@ -55,10 +55,9 @@ impl Table {
     /// Does not follow an integer in place of a capsule: any class attribute could be one.
     #[inline(always)]
     pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        if Self::is_absent(class) {
-            Ok(None)
-        } else {
-            Self::found_on(class, &names(class.py()))
+        match Self::is_absent(class) {
+            true => Ok(None),
+            false => Self::found_on(class),
         }
     }
 
@@ -68,11 +67,8 @@ impl Table {
         lacks(class, &names(class.py()))
     }
 
-    fn found_on(
-        class: &Bound<'_, PyType>,
-        names: &[&Bound<'_, PyString>],
-    ) -> PyResult<Option<Self>> {
-        for name in names {
+    fn found_on(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        for name in names(class.py()) {
             if let Some(header) = header(class, name)? {
                 // SAFETY: a capsule of this name points to a table that lives as long as the process (R114, S6), and
                 // every table starts with a header.
