@@ -25,8 +25,8 @@ use crate::types::error::{EXCEPTION_SET, broken, failed};
 pub(crate) struct Table {
     from_py: DLPackManagedTensorFromPyObjectNoSync,
     borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
-    to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
-    allocator: Option<DLPackManagedTensorAllocator>,
+    pub(crate) to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
+    pub(crate) allocator: Option<DLPackManagedTensorAllocator>,
     /// The address of the table.
     pub(crate) address: usize,
     /// Answers which stream the library works on now.

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::api::{Api, NUMPY, SetBaseObject};
 use super::element::number;
-use super::{FEW, NPY_ARRAY_WRITEABLE, is_subclass_of_ndarray};
+use super::{NPY_ARRAY_WRITEABLE, is_subclass_of_ndarray};
 use crate::abi::*;
 use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::Dimensions;
@@ -17,7 +17,8 @@ use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
 use crate::types::error::{caused, first_line, is_urgent};
-use crate::types::{device, dtype, layout};
+use crate::types::layout::{self, MAX_NDIM};
+use crate::types::{device, dtype};
 
 /// An array that does not yet hold its memory.
 pub(crate) struct Unheld<'py>(Bound<'py, PyAny>, SetBaseObject);
@@ -58,14 +59,7 @@ pub(crate) fn array<'py>(
         _ => 0,
     };
     let item = i64::from(dtype::bits(tensor.dtype).div_ceil(8));
-    let (mut few, mut many);
-    let steps: &mut [isize] = if shape.len() <= FEW {
-        few = [0; FEW];
-        &mut few[..shape.len()]
-    } else {
-        many = vec![0; shape.len()];
-        &mut many
-    };
+    let mut steps = [0; MAX_NDIM];
     // A stride that reaches no element may be anything (R99).
     let in_bytes = |stride: i64| stride.wrapping_mul(item) as isize;
     match strides {
@@ -75,7 +69,7 @@ pub(crate) fn array<'py>(
             }
         }
         None => {
-            for (index, step) in steps.iter_mut().enumerate() {
+            for (index, step) in steps[..shape.len()].iter_mut().enumerate() {
                 *step = in_bytes(layout::row_major(shape, index));
             }
         }
