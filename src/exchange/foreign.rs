@@ -115,21 +115,6 @@ impl Table {
         Self { guard, ..self }
     }
 
-    /// An owned export of `object`, without synchronization.
-    ///
-    /// # Errors
-    ///
-    /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
-    #[inline(always)]
-    pub(crate) fn export(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-        self.exported(object, true)
-    }
-
-    /// As [`Self::export`], for a kernel, which records no gradients.
-    pub(crate) fn export_to_kernel(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-        self.exported(object, false)
-    }
-
     /// Whether a view says all that matters to a reader of elements of whole bytes: no object has to be checked, and no flag
     /// of the table's DLPack changes what they are.
     #[inline(always)]
@@ -137,8 +122,13 @@ impl Table {
         self.guard.is_none() && self.has_known_flags
     }
 
+    /// An owned export of `object`, without synchronization; for a kernel gradients do not matter.
+    ///
+    /// # Errors
+    ///
+    /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
     #[inline(always)]
-    fn exported(
+    pub(crate) fn export(
         &self,
         object: &Bound<'_, PyAny>,
         gradients_matter: bool,
