@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -12,11 +13,16 @@ use crate::cpython::modules::python;
 /// Refuses what pyarrow would export wrongly, whatever `sys.modules` says.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    // All of extension types have this.
-    if is_in_type(x.get_type_ptr(), intern!(x.py(), "from_storage")) == Some(false) {
+    if is_foreign(x.py(), x.get_type_ptr()) {
         Ok(())
     } else {
         // It may be of Arrow's canonical type of tensors.
         python(x.py(), "dlx._libraries.arrow", "check", (x,)).map(drop)
     }
+}
+
+/// Whether [`check`] has no question for objects of `class`: they lack what all of extension types have.
+#[inline(always)]
+pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
+    is_in_type(class, intern!(py, "from_storage")) == Some(false)
 }

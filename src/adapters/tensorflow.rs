@@ -35,13 +35,18 @@ pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
 /// `BufferError` for one with a dtype that DLPack lacks.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = x.get_type_ptr();
-    // It lacks what all of these have, and does not claim to be of another class.
-    if lacks_graph(x.py(), class) && reports_its_class(x.py(), class) {
+    if is_foreign(x.py(), x.get_type_ptr()) {
         Ok(false)
     } else {
         of_unknown(x)
     }
+}
+
+/// Whether objects of `class` certainly are not tensors of TensorFlow: they lack what all of these have, and do not claim
+/// to be of another class.
+#[inline(always)]
+pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
+    lacks_graph(py, class) && reports_its_class(py, class)
 }
 
 /// To ask CPython's cache for an attribute takes less than to find a module.

@@ -8,15 +8,17 @@
 
 use std::mem::discriminant;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{self, buffer, jax, numpy, paddle, tensorflow, torch};
-use crate::cpython::lookup::{is_python, is_static};
+use crate::adapters::{self, buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
+use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::type_version::Version;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
+use crate::import::protocol::Whose;
 use crate::tensor::object::Tensor;
 use crate::types::error::unseen;
 
@@ -31,8 +33,8 @@ pub(crate) enum Way {
     Numpy,
     /// From the buffer of a JAX array, else through `__dlpack__`.
     Jax,
-    /// Through `__dlpack__`, after the checks of torch if it is torch's; the object names no other one.
-    Protocol(Option<torch::TorchClass>),
+    /// Through `__dlpack__`, after the checks for its library; the object names no other one.
+    Protocol(Whose),
     /// As the object that the mixin instance exports.
     Mixin,
     /// By `__array__` or a stream of Arrow, which alone its class has, whatever its `__getattr__` answers.
@@ -122,7 +124,7 @@ pub(crate) fn table(
 }
 
 /// The way of torch tensors that decide themselves.
-static OWN: Way = Way::Protocol(Some(torch::TorchClass::Subclass));
+static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
 
 /// The way of `x`, whose type may have changed since, or which may decide otherwise than its type; `None` if it has to be
 /// found anew.
@@ -147,7 +149,7 @@ fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
 fn own<'a>(x: &Bound<'_, PyAny>, way: &'a Way) -> PyResult<&'a Way> {
     let guards = match way {
         Way::Table(_, Some(guards)) => guards,
-        Way::Protocol(Some(torch::TorchClass::Plain(guards))) => guards,
+        Way::Protocol(Whose::Torch(torch::TorchClass::Plain(guards))) => guards,
         _ => return Ok(way),
     };
     Ok(if torch::is_overridden(guards, x)? {
@@ -255,7 +257,7 @@ fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     if let Some(way) = found {
         let stays = match way {
             // A subclass of torch's tensor may be freed.
-            Way::Protocol(kind) => kind.is_none(),
+            Way::Protocol(whose) => whose.torch().is_none(),
             Way::Table(_, guards) => guards.is_some() || is_static(class),
             _ => true,
         };
@@ -274,6 +276,28 @@ fn remember(class: &Bound<'_, PyType>, version: Version, way: Way) {
     CACHE.add(class, Known { way, version, own });
 }
 
+/// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of
+/// the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
+/// than the export.
+#[cold]
+fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
+    let (py, own) = (class.py(), class.as_type_ptr());
+    if tensorflow::is_eager_class(class)? {
+        return Ok(Some(Whose::Unknown));
+    }
+    let is_it = is_static(class)
+        && is_in_type(own, intern!(py, "__dlpack__")) == Some(true)
+        && is_in_type(own, intern!(py, "__dlpack_c_exchange_api__")) == Some(false)
+        && looks_up_by_type(class)?;
+    let is_checked = !tensorflow::is_foreign(py, own) || !pyarrow::is_foreign(py, own);
+    let whose = if is_checked {
+        Whose::Unknown
+    } else {
+        Whose::Other
+    };
+    Ok(is_it.then_some(whose))
+}
+
 /// What the class alone decides.
 fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     if Tensor::is_class(class)? {
@@ -290,14 +314,14 @@ fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     Ok(match (table, guards) {
         (Some(table), None) => Some(Way::Table(paddle::guarded(table, class), None)),
         (Some(table), guards) => Some(Way::Table(table, guards)),
-        (None, Some(guards)) => Some(Way::Protocol(Some(torch::TorchClass::Plain(guards)))),
+        (None, Some(guards)) => Some(Way::Protocol(Whose::Torch(torch::TorchClass::Plain(
+            guards,
+        )))),
         // Their instances decide.
         (None, None) if numpy::is_subclass_of_ndarray(class)? => None,
         (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => {
             Some(Way::Jax)
         }
-        // To ask their `__getattr__` for the name of another takes longer than the export.
-        (None, None) if tensorflow::is_eager_class(class)? => Some(Way::Protocol(None)),
-        (None, None) => None,
+        (None, None) => names_no_other(class)?.map(Way::Protocol),
     })
 }

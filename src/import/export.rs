@@ -18,7 +18,7 @@ use crate::exchange::slot::innermost;
 use crate::import::cache::{self, Way};
 use crate::import::hint::no_protocol;
 use crate::import::ladder::{forwarded, from_dlpack};
-use crate::import::protocol;
+use crate::import::protocol::{self, Whose};
 use crate::import::table;
 use crate::stream::namer::TENSORS;
 use crate::stream::usage::Release;
@@ -76,24 +76,25 @@ fn fast_export_by_way(
     consumer: &dyn Consumer,
     first: bool,
 ) -> PyResult<Option<Exported>> {
-    let kind = match way {
+    let whose = match way {
         Way::Table(table, guards) => {
             let (managed, _) = from_table(x, table, guards.as_ref(), consumer)?;
             return Ok(Some(Exported::Managed(managed)));
         }
         Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
-        Way::Protocol(kind) => kind.as_ref(),
+        Way::Protocol(whose) => whose,
         Way::Jax => match jax::snapshot(x)? {
             Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
-            None => None,
+            None => &Whose::Unknown,
         },
-        Way::Undecided => None,
+        Way::Undecided => &Whose::Unknown,
         Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
     };
     if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::fast_export(x, kind).map_err(|error| torch::explain(kind.is_some(), x, error))
+    protocol::fast_export(x, whose)
+        .map_err(|error| torch::explain(whose.torch().is_some(), x, error))
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.

@@ -13,7 +13,7 @@ use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
 use crate::import::hint::{no_protocol, not_a_class};
-use crate::import::protocol::from_protocol;
+use crate::import::protocol::{Whose, from_protocol};
 use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
@@ -61,13 +61,13 @@ fn step<'py>(
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::import(x, table.export(x, true), *table, *kind, request),
-        Way::Protocol(Some(kind)) => without_table(x, Some(*kind), request),
+        Way::Protocol(Whose::Torch(kind)) => without_table(x, Some(*kind), request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
         Way::Column => by_another(x, request, adapters::of_column(x, request)),
-        way @ (Way::Undecided | Way::Jax | Way::Protocol(None)) => {
+        way @ (Way::Undecided | Way::Jax | Way::Protocol(_)) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
                 && request.is_nothing()

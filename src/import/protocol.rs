@@ -84,7 +84,7 @@ pub(crate) fn ask(
     kind: Option<TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let is_tensorflow = check(x, kind.as_ref())?;
+    let is_tensorflow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
     ask_checked(x, kind, is_tensorflow, request)
         .map_err(|error| torch::explain(kind.is_some(), x, error))
 }
@@ -182,12 +182,32 @@ fn ask_checked(
     }
 }
 
-/// Checks `x` as its library needs it; whether `x` is a tensor of TensorFlow's.
-#[inline(always)]
-fn check(x: &Bound<'_, PyAny>, kind: Option<&TorchClass>) -> PyResult<bool> {
-    match kind {
-        Some(kind) => kind.check_protocol(x).map(|()| false),
-        None => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
+/// The library of an object, which decides what dlx checks before it calls `__dlpack__`.
+#[derive(Clone, Copy)]
+pub(crate) enum Whose {
+    Torch(TorchClass),
+    /// Of a library whose objects need no check.
+    Other,
+    /// Not torch's; the checks ask for the library.
+    Unknown,
+}
+
+impl Whose {
+    /// Checks `x` as its library needs it; whether `x` is a tensor of TensorFlow's.
+    #[inline(always)]
+    fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self {
+            Self::Unknown => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
+            Self::Other => Ok(false),
+            Self::Torch(kind) => kind.check_protocol(x).map(|()| false),
+        }
+    }
+
+    pub(crate) fn torch(&self) -> Option<&TorchClass> {
+        match self {
+            Self::Torch(kind) => Some(kind),
+            _ => None,
+        }
     }
 }
 

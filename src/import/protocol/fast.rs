@@ -9,8 +9,7 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::{check, protected, question};
-use crate::adapters::torch::TorchClass;
+use super::{Whose, protected, question};
 use crate::cpython::call::has;
 use crate::tensor::capsule::{self, Exported};
 use crate::tensor::checked;
@@ -37,11 +36,8 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Opti
 /// # Errors
 ///
 /// The exceptions of `__dlpack__`.
-pub(crate) fn fast_export(
-    x: &Bound<'_, PyAny>,
-    kind: Option<&TorchClass>,
-) -> PyResult<Option<Exported>> {
-    let is_tensorflow = check(x, kind)?;
+pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Exported>> {
+    let is_tensorflow = whose.check(x)?;
     if !has(x, intern!(x.py(), "__dlpack__"))? {
         return Ok(None);
     }
@@ -59,7 +55,7 @@ pub(crate) fn fast_export(
     };
     let managed = checked::conforming(managed)?;
     let tensor = managed.read()?.0;
-    if let Some(kind) = kind {
+    if let Some(kind) = whose.torch() {
         kind.check_dtype(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
     }
