@@ -7,7 +7,6 @@ pub(super) mod stream;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -20,7 +19,6 @@ use crate::copy::request::Request;
 use crate::cpython::call::{attribute, has};
 use crate::cpython::depth::nested;
 use crate::cpython::interpreter::{quietly, quietly_anywhere};
-use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
@@ -119,7 +117,7 @@ pub(super) fn snapshot(
 fn of_host(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
     let array = capsule::contents(capsule, Some(c"arrow_array"))?;
     // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
-    unsafe { take(schema, capsule, array.cast(), device::CPU) }?.over(None)
+    unsafe { take(schema, capsule, array.cast(), device::CPU) }
 }
 
 /// The schema and array capsules that a method of the interface returns.
@@ -135,21 +133,11 @@ fn capsules<'py>(
     })
 }
 
-/// An array that was taken, and what it is.
-struct Found {
-    meta: Meta,
-    length: i64,
-    taken: Taken,
-}
-
-impl Found {
-    /// The snapshot that keeps the array, with the streams in `usage`.
-    fn over(self, usage: Option<Arc<StreamUsage>>) -> PyResult<Snapshot> {
-        let shape = [self.length];
-        let checked = Checked::new(self.meta, &shape, None)?;
-        let source = Source::Held(Box::new(self.taken));
-        Ok(checked.with_usage(source, usage))
-    }
+/// The snapshot that keeps an array of this length.
+fn over(meta: Meta, length: i64, taken: Taken) -> PyResult<Snapshot> {
+    let shape = [length];
+    let checked = Checked::new(meta, &shape, None)?;
+    Ok(checked.over(Source::Held(Box::new(taken))))
 }
 
 /// Takes the array, whose memory is on `place`, or fails and leaves it to its capsule.
@@ -162,22 +150,19 @@ unsafe fn take(
     capsule: &Bound<'_, PyCapsule>,
     array: NonNull<ArrowArray>,
     place: DLDevice,
-) -> PyResult<Found> {
+) -> PyResult<Snapshot> {
     let found = capsule::contents(schema, Some(c"arrow_schema"))?.cast::<ArrowSchema>();
     // SAFETY: the capsule of this name points to a schema, which it releases when it is destroyed (S12).
     let dtype = dtype(unsafe { found.as_ref() })?;
     // Two threads may have the same capsule: nothing in here suspends the critical section (S25, capsules).
-    with_critical_section(capsule, || {
+    let (meta, length, taken) = with_critical_section(capsule, || {
         // SAFETY: the caller's promise; the reference ends with the statement.
         let (meta, length) = checked(unsafe { array.as_ref() }, dtype, place)?;
         // SAFETY: the caller's promise.
         let taken = unsafe { Taken::from_raw(array) };
-        Ok(Found {
-            meta,
-            length,
-            taken,
-        })
-    })
+        Ok::<_, Error>((meta, length, taken))
+    })?;
+    over(meta, length, taken)
 }
 
 /// The memory of a primitive array without nulls, and its length.

@@ -1,23 +1,19 @@
 //! NumPy arrays, read from their struct (rung 3) without a call or an intermediate object.
 //!
-//! dlx does not use NumPy's C API here, so one build reads NumPy 1.26 and 2.x; the structs below are their common part.
-//! It first verifies NumPy's layout on arrays made for the purpose (S9, `docs/safety.md`); if that fails, arrays go
-//! through `__dlpack__`.
+//! One build reads NumPy 1.26 and 2.x; the structs below are their common part. If NumPy is of another version of its
+//! binary interface (S9, `docs/safety.md`), arrays go through `__dlpack__`.
 
+mod api;
 mod class;
 mod element;
 mod fast;
 mod make;
-mod proof;
 mod strides;
 
 use std::ffi::{c_char, c_int};
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
@@ -28,7 +24,7 @@ use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::{dtype, layout};
 
-use class::{NDARRAY, base};
+use api::NUMPY;
 pub(crate) use class::{is_class, is_native, is_ndarray, is_subclass_of_ndarray, is_time};
 pub(crate) use fast::{fast, fast_if_array, row_major};
 pub(crate) use make::{array, of, of_tensor};
@@ -57,9 +53,6 @@ struct PyArray_Descr {
     _former_flags: c_char,
     type_num: c_int,
 }
-
-// `npy_intp` is read as `int64_t`.
-const _: () = assert!(size_of::<isize>() == size_of::<i64>());
 
 const NPY_ARRAY_WRITEABLE: c_int = 0x0400;
 
@@ -148,7 +141,7 @@ fn read<R>(
 ) -> PyResult<R> {
     let absent = || Error::refused("the object is not a NumPy array");
     let fields = fields(x).ok_or_else(absent)?;
-    // SAFETY: `x` is an array of the proven layout (S9).
+    // SAFETY: `x` is an array of the known layout (S9).
     let descr = unsafe { (*fields).descr };
     // SAFETY: the array holds its dtype; `element::of` takes a reference before it runs Python code.
     let dtype = element_of(unsafe { Borrowed::from_ptr(x.py(), descr) })?;
@@ -174,37 +167,25 @@ fn read<R>(
     Ok(make(checked, shape, &strides)?)
 }
 
-/// The struct of `x`, if it is an array of the proven class or a subclass.
+/// The struct of `x`, if it is an array of the known class or a subclass.
 fn fields(x: &Bound<'_, PyAny>) -> Option<*const PyArrayObject> {
-    let ndarray = NDARRAY.get(x.py())?.bind(x.py());
+    let ndarray = NUMPY.get(x.py())?.ndarray.bind(x.py());
     is_subtype(x.get_type_ptr(), ndarray).then(|| x.as_ptr().cast_const().cast())
 }
 
 /// Whether `x` is an array of what is a number in no library: strings, dates, objects, fields.
 pub(crate) fn lacks_numbers(x: &Bound<'_, PyAny>) -> bool {
     fields(x).is_some_and(|fields| {
-        // SAFETY: `x` is an array of the proven layout (S9).
+        // SAFETY: `x` is an array of the known layout (S9).
         let descr = unsafe { (*fields).descr }.cast::<PyArray_Descr>();
-        // SAFETY: the array holds its dtype, whose layout is proven with that of arrays.
+        // SAFETY: the array holds its dtype, whose layout is known with that of arrays.
         element::is_no_number(unsafe { (*descr).type_num })
     })
 }
 
-/// The dtype that `descr` describes, which belongs to an array of the proven layout.
+/// The dtype that `descr` describes, which belongs to an array of the known layout.
 fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
-    // SAFETY: the layout of dtypes is proven with that of arrays (S9).
+    // SAFETY: the layout of dtypes is known with that of arrays (S9).
     let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
     element::of(descr, fields.type_num, fields.byteorder as u8)
-}
-
-/// The dtype of a `numpy.dtype` in native byte order; `None` for any other object, and for what DLPack lacks.
-pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
-    static DTYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let (py, class) = (spec.py(), spec.get_type());
-    let base = base(&DTYPE, &class, intern!(py, "newbyteorder"), "dtype")?;
-    if base.is_none() || !spec.getattr(intern!(py, "isnative"))?.is_truthy()? {
-        return Ok(None);
-    }
-    let number = spec.getattr(intern!(py, "num"))?.extract()?;
-    Ok(element::of(spec.as_borrowed(), number, b'=').ok())
 }

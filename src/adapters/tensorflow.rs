@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyType};
 
-use crate::cpython::call::{attribute, call_with};
+use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_in_type, reports_its_class};
 use crate::cpython::modules::loaded_class;
 use crate::types::dtype::DType;
@@ -65,33 +65,21 @@ fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     };
     let number = attribute(&dtype, intern!(py, "as_datatype_enum"))?;
     // A mock has whatever it is asked for.
-    if !number.is_some_and(|number| number.is_instance_of::<PyInt>()) {
+    let Some(number) = number.filter(|number| number.is_instance_of::<PyInt>()) else {
         return Ok(false);
-    }
-    check_dtype(x)?;
-    Ok(true)
-}
-
-/// Refuses a TensorFlow tensor with a dtype that DLPack lacks.
-pub(crate) fn check_dtype(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = x.py();
-    // The number of a dtype is the same in every release (`DataType` in TensorFlow's `types.proto`), but private.
+    };
+    /// The numbers of accepted dtypes, which are the same in every release (`DataType` in TensorFlow's `types.proto`): the
+    /// name takes longer than the export.
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
-    // Of the class, since the lookup of a method on a tensor runs Python code.
-    let ask = attribute(x.get_type().as_any(), intern!(py, "_datatype_enum"))?;
-    let number = ask.and_then(|ask| call_with(&ask, &[x]).ok());
-    let number = number.and_then(|number| number.extract::<u32>().ok());
-    let bit = number
-        .and_then(|number| 1_u64.checked_shl(number))
-        .unwrap_or(0);
+    let number: Option<u32> = number.extract().ok();
+    let bit = number.and_then(|number| 1_u64.checked_shl(number));
+    let bit = bit.unwrap_or(0);
     if NUMBERS.load(Ordering::Relaxed) & bit != 0 {
-        return Ok(());
+        return Ok(true);
     }
-    let dtype = x.getattr(intern!(py, "dtype"))?;
     let Err(error) = DType::of(&dtype) else {
-        // From now on the number alone tells.
         NUMBERS.fetch_or(bit, Ordering::Relaxed);
-        return Ok(());
+        return Ok(true);
     };
     let message = format!(
         "the TensorFlow tensor has elements of {}; expected bool, integers, floating-point or complex numbers",

@@ -26,7 +26,7 @@ use pyo3::types::{PyTuple, PyType};
 use super::versions::Places;
 use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
-use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
+use crate::cpython::lookup::known_base;
 use crate::cpython::modules::{loaded_class, python};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
@@ -47,22 +47,8 @@ static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// The base of all of torch's tensors, if `class` derives from it, whatever `sys.modules` says.
 #[inline(always)]
 fn base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    let py = class.py();
-    let base = match BASE.get(py) {
-        Some(base) => Some(base.bind(py)),
-        None if is_in_type(class.as_type_ptr(), intern!(py, "is_neg")) == Some(false) => None,
-        None => find_base(class)?,
-    };
-    Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
-}
-
-#[inline(never)]
-fn find_base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    let py = class.py();
-    if let Some(base) = static_base(class, "torch._C", "TensorBase")? {
-        BASE.get_or_init(py, || base.unbind());
-    }
-    Ok(BASE.get(py).map(|base| base.bind(py)))
+    let attribute = intern!(class.py(), "is_neg");
+    known_base(&BASE, class, attribute, ("torch._C", "TensorBase"))
 }
 
 /// `torch.Tensor`, if dlx has met one, or torch is loaded.

@@ -176,48 +176,45 @@ impl Way {
     fn find(samples: &[Sample]) -> Option<Self> {
         // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem").ok()?;
-        let behind = |structs: &[Vec<u64>], place: usize, words: usize| -> Option<Vec<Vec<u64>>> {
-            let address = |of: &Vec<u64>| of.get(place).copied();
-            let pointed = structs.iter().map(address);
-            pointed
-                .map(|at| words_at(&memory, at?, words).ok())
-                .collect()
-        };
-        let counted = |structs: &[Vec<u64>], place: usize| -> Option<usize> {
-            let structs = behind(structs, place, COUNTED)?;
-            let half = |of: &[u64], at: usize| (of[at / 2].to_ne_bytes(), at % 2 * 4);
-            (0..COUNTED * 2).find(|&at| {
-                samples.iter().zip(&structs).all(|(sample, of)| {
-                    let (bytes, from) = half(of, at);
-                    bytes[from..from + 4] == sample.count.to_ne_bytes()
-                })
-            })
-        };
+        let managed = samples.iter().map(|sample| sample.maker);
         let words = (samples.first()?.maker.size / WORD).min(MANAGED);
-        let outer: Option<Vec<_>> = (samples.iter())
-            .map(|sample| words_at(&memory, sample.maker.context.addr() as u64, words).ok())
-            .collect();
-        let outer = outer?;
-        let way = |pointers: &[usize], count: usize| Self {
-            pointers: pointers.iter().map(|place| place * WORD).collect(),
-            count: count * 4,
+        let managed =
+            managed.map(|maker| words_at(&memory, maker.context.addr() as u64, words).ok());
+        let managed: Vec<_> = managed.collect::<Option<_>>()?;
+        Self::from(&memory, samples, &managed, &[])
+    }
+
+    /// As [`Self::find`], from these structs on, to which the `pointers` lead.
+    fn from(
+        memory: &File,
+        samples: &[Sample],
+        structs: &[Vec<u64>],
+        pointers: &[usize],
+    ) -> Option<Self> {
+        let behind = |place: usize, words: usize| -> Option<Vec<Vec<u64>>> {
+            let pointed = structs.iter().map(|of| words_at(memory, of[place], words));
+            pointed.map(Result::ok).collect()
         };
-        for first in 0..words {
-            if let Some(count) = counted(&outer, first) {
-                return Some(way(&[first], count));
-            }
-        }
-        for first in 0..words {
-            let Some(inner) = behind(&outer, first, POINTING) else {
-                continue;
-            };
-            for second in 0..POINTING {
-                if let Some(count) = counted(&inner, second) {
-                    return Some(way(&[first, second], count));
-                }
-            }
-        }
-        None
+        let to = |place: usize| [pointers, &[place * WORD]].concat();
+        let places = 0..structs.first()?.len();
+        let counted = places.clone().find_map(|place| {
+            let counts = behind(place, COUNTED)?;
+            let mut halves = (0..COUNTED * 2).map(|half| half * 4);
+            let count = halves.find(|&at| {
+                (samples.iter().zip(&counts)).all(|(sample, of)| {
+                    let bytes = of[at / WORD].to_ne_bytes();
+                    bytes[at % WORD..].starts_with(&sample.count.to_ne_bytes())
+                })
+            })?;
+            let pointers = to(place);
+            Some(Self { pointers, count })
+        });
+        let mut deeper = places.filter(|_| pointers.is_empty());
+        counted.or_else(|| {
+            deeper.find_map(|place| {
+                Self::from(memory, samples, &behind(place, POINTING)?, &to(place))
+            })
+        })
     }
 
     /// The count, unless a pointer on the way is NULL.

@@ -62,14 +62,9 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
             return Ok(());
         }
         let owner = cls.mro().iter().find(|base| own(base, name).is_some());
-        let message = match owner.filter(|owner| !owner.is(cls)) {
-            Some(base) => format!(
-                "{} has the exchange table of {}",
-                type_name(cls),
-                type_name(base.cast()?)
-            ),
-            None => format!("{} has an exchange table of its own", type_name(cls)),
-        };
+        let owner = owner.map_or_else(|| Ok(cls.clone()), Bound::cast_into)?;
+        let (class, owner) = (type_name(cls), type_name(&owner));
+        let message = format!("{class} has an exchange table already, that of {owner}");
         return Err(PyTypeError::new_err(message));
     }
     let capsule = capsule(provided(cls)?, cls.py())?;

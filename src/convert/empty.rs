@@ -87,7 +87,7 @@ pub(crate) fn empty<'py>(
         }
         None => Tensor::new(py, by_driver::empty(wanted)?)?.into_any(),
         Some(target) => match &target.via {
-            Via::Table(table) if table.allocates() => of_table(&target, table, wanted)?,
+            Via::Table(table) if table.allocator.is_some() => of_table(&target, table, wanted)?,
             Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted)?,
             _ => {
                 let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;

@@ -52,7 +52,7 @@ impl<'py> Target<'py> {
         };
         let class = class.clone();
         let via = if let Some(table) = cache::remembered_table(&class)?
-            && table.imports()
+            && table.to_py.is_some()
         {
             Via::Table(*table)
         } else if let Some(found) = Importer::remembered(&class)?
@@ -66,7 +66,7 @@ impl<'py> Target<'py> {
         } else if is_mixin(&class) {
             Via::Mixin(None)
         } else if let Some(table) = cache::table_of(&class)?
-            && table.imports()
+            && table.to_py.is_some()
         {
             Via::Table(table)
         } else {

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use crate::cpython::symbol::symbol;
@@ -178,6 +179,27 @@ pub(crate) fn static_base<'py>(
         }
     }
     Ok(None)
+}
+
+/// As [`static_base`], of a class that is kept `known` from the first on; all that derive from it have an `attribute`.
+#[inline(always)]
+pub(crate) fn known_base<'py>(
+    known: &'static PyOnceLock<Py<PyType>>,
+    class: &Bound<'py, PyType>,
+    attribute: &Bound<'py, PyString>,
+    (module, name): (&str, &str),
+) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    let py = class.py();
+    let base = match known.get(py) {
+        Some(base) => base,
+        None if is_in_type(class.as_type_ptr(), attribute) == Some(false) => return Ok(None),
+        None => match static_base(class, module, name)? {
+            Some(base) => known.get_or_init(py, || base.unbind()),
+            None => return Ok(None),
+        },
+    };
+    let base = base.bind(py);
+    Ok(is_subtype(class.as_type_ptr(), base).then_some(base))
 }
 
 /// Whether Python code cannot set attributes on `class`, so no table can appear on it later.

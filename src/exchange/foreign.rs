@@ -25,8 +25,8 @@ use crate::types::error::{EXCEPTION_SET, broken, failed};
 pub(crate) struct Table {
     from_py: DLPackManagedTensorFromPyObjectNoSync,
     borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
-    to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
-    allocator: Option<DLPackManagedTensorAllocator>,
+    pub(crate) to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
+    pub(crate) allocator: Option<DLPackManagedTensorAllocator>,
     /// The address of the table.
     pub(crate) address: usize,
     /// Answers which stream the library works on now.
@@ -55,10 +55,9 @@ impl Table {
     /// Does not follow an integer in place of a capsule: any class attribute could be one.
     #[inline(always)]
     pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        if Self::is_absent(class) {
-            Ok(None)
-        } else {
-            Self::found_on(class, &names(class.py()))
+        match Self::is_absent(class) {
+            true => Ok(None),
+            false => Self::found_on(class),
         }
     }
 
@@ -68,11 +67,8 @@ impl Table {
         lacks(class, &names(class.py()))
     }
 
-    fn found_on(
-        class: &Bound<'_, PyType>,
-        names: &[&Bound<'_, PyString>],
-    ) -> PyResult<Option<Self>> {
-        for name in names {
+    fn found_on(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        for name in names(class.py()) {
             if let Some(header) = header(class, name)? {
                 // SAFETY: a capsule of this name points to a table that lives as long as the process (R114, S6), and
                 // every table starts with a header.
@@ -119,21 +115,6 @@ impl Table {
         Self { guard, ..self }
     }
 
-    /// An owned export of `object`, without synchronization.
-    ///
-    /// # Errors
-    ///
-    /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
-    #[inline(always)]
-    pub(crate) fn export(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-        self.exported(object, true)
-    }
-
-    /// As [`Self::export`], for a kernel, which records no gradients.
-    pub(crate) fn export_to_kernel(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-        self.exported(object, false)
-    }
-
     /// Whether a view says all that matters to a reader of elements of whole bytes: no object has to be checked, and no flag
     /// of the table's DLPack changes what they are.
     #[inline(always)]
@@ -141,8 +122,13 @@ impl Table {
         self.guard.is_none() && self.has_known_flags
     }
 
+    /// An owned export of `object`, without synchronization; for a kernel gradients do not matter.
+    ///
+    /// # Errors
+    ///
+    /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
     #[inline(always)]
-    fn exported(
+    pub(crate) fn export(
         &self,
         object: &Bound<'_, PyAny>,
         gradients_matter: bool,

@@ -4,7 +4,6 @@
 //! a `dlx.Tensor` over it may survive, if only in the traceback. So the deleter is replaced by one that drops the
 //! caller's share; the producer's deleter runs when the last share is dropped.
 
-use std::collections::HashMap;
 use std::ptr::NonNull;
 
 use crate::abi::DLManagedTensorVersioned;
@@ -18,10 +17,8 @@ struct Share {
     _snapshot: Snapshot,
 }
 
-/// The shares of callers by address of the tensor, the latest call last.
-type Shares = HashMap<usize, Vec<Share>>;
-
-static SHARES: Lock<Option<Shares>> = Lock::new(None);
+/// The shares of callers, each with the address of its tensor, the latest last.
+static SHARES: Lock<Vec<(usize, Share)>> = Lock::new(Vec::new());
 
 /// Hands `tensor`, which `snapshot` had taken over, back to the caller.
 ///
@@ -40,10 +37,7 @@ pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapsh
         deleter,
         _snapshot: snapshot,
     };
-    let address = tensor.as_ptr().addr();
-    let mut shares = SHARES.lock();
-    let shares = shares.get_or_insert_default();
-    shares.entry(address).or_default().push(share);
+    SHARES.lock().push((tensor.as_ptr().addr(), share));
 }
 
 /// The deleter that the caller sees.
@@ -65,11 +59,6 @@ unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
 /// Removes the share that was added last.
 fn take(address: usize) -> Option<Share> {
     let mut shares = SHARES.lock();
-    let shares = shares.as_mut()?;
-    let of_tensor = shares.get_mut(&address)?;
-    let share = of_tensor.pop();
-    if of_tensor.is_empty() {
-        shares.remove(&address);
-    }
-    share
+    let last = shares.iter().rposition(|(of, _)| *of == address)?;
+    Some(shares.remove(last).1)
 }

@@ -124,7 +124,7 @@ fn from_table(
     guards: Option<&torch::Guards>,
     consumer: &dyn Consumer,
 ) -> PyResult<(ManagedVersioned, Option<WorkStream>)> {
-    let managed = match table.export(x) {
+    let managed = match table.export(x, true) {
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) => {

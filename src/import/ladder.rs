@@ -60,7 +60,7 @@ fn step<'py>(
     let snapshot = match cache::way_in(&mut room, x)? {
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
-        Way::Table(table, kind) => table::import(x, table.export(x), *table, *kind, request),
+        Way::Table(table, kind) => table::import(x, table.export(x, true), *table, *kind, request),
         Way::Protocol(Whose::Torch(kind)) => without_table(x, Some(*kind), request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;

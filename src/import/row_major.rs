@@ -157,7 +157,7 @@ fn row_major_of_other(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
         return Ok(None);
     };
     let found = row_major_of_table(x, table, guards.as_ref())?;
-    if found.is_some() && table.export_to_kernel(x)?.read()?.1 != 0 {
+    if found.is_some() && table.export(x, false)?.read()?.1 != 0 {
         return Ok(None);
     }
     Ok(found)

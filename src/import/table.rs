@@ -34,7 +34,7 @@ pub(crate) fn fast<const ASKED: bool>(
 ) -> PyResult<Snapshot> {
     match guards {
         Some(guards) => fast_torch::<ASKED>(x, table, guards, request),
-        None => match table.export(x) {
+        None => match table.export(x, true) {
             Ok(managed)
                 if !ASKED
                     && (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU) =>
@@ -56,7 +56,7 @@ fn fast_torch<const ASKED: bool>(
     guards: &torch::Guards,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    match (table.export(x)).map(|made| Snapshot::import_fast(made, device::CPU)) {
+    match (table.export(x, true)).map(|made| Snapshot::import_fast(made, device::CPU)) {
         Ok(Ok((snapshot, last))) => {
             let snapshot = checked(x, snapshot, last, table, guards)?;
             if ASKED && request.device.is_some() {
@@ -77,7 +77,7 @@ pub(crate) fn fast_on_cpu(
     table: &Table,
     guards: &torch::Guards,
 ) -> PyResult<Option<Snapshot>> {
-    let made = match table.export(x) {
+    let made = match table.export(x, true) {
         Ok(made) => made,
         Err(error) if is_urgent(x.py(), &error) => return Err(error),
         // The slow path is taken.
@@ -253,7 +253,9 @@ fn checked(
     if guards.holds(x, &snapshot, last) {
         Ok(snapshot)
     } else {
-        torch::settled(guards, x, || by_rules(x, table.export(x)?, Some(guards)))
+        torch::settled(guards, x, || {
+            by_rules(x, table.export(x, true)?, Some(guards))
+        })
     }
 }
 

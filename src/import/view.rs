@@ -175,7 +175,7 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Op
 #[inline(never)]
 fn exported(x: &Bound<'_, PyAny>, table: &Table, guards: Option<&Guards>) -> PyResult<Snapshot> {
     let explain = |error| torch::explain(guards.is_some(), x, error);
-    let managed = table.export_to_kernel(x).map_err(explain)?;
+    let managed = table.export(x, false).map_err(explain)?;
     let snapshot = Snapshot::of(managed).map_err(|error| explain(error.into()))?;
     if let Some(guards) = guards {
         guards.check(x, snapshot.meta().dtype, snapshot.meta().data)?;

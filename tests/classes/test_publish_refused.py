@@ -13,7 +13,7 @@ def test_publish_refuses_a_type_that_has_a_table() -> None:
         child = type("Child", (Stored,), {})
         for kind in (dlx.Tensor, dlx.ExchangeMixin, Stored, ByMethod, child):
             before = vars(kind)[NAME]
-            assert "has an exchange table of its own" in error(dlx.publish, kind)
+            assert "has an exchange table already" in error(dlx.publish, kind)
             assert "is its own" in error(dlx.unpublish, kind)
             assert vars(kind)[NAME] is before
         """)
@@ -25,9 +25,9 @@ def test_publish_refuses_torch() -> None:
     check("""
         import torch
         child = type("Child", (torch.Tensor,), {})
-        assert "torch.Tensor has an exchange table" in error(dlx.publish, torch.Tensor)
+        assert "has an exchange table already" in error(dlx.publish, torch.Tensor)
         for kind in (torch.nn.Parameter, child):
-            assert "table of torch.Tensor" in error(dlx.publish, kind)
+            assert "that of torch.Tensor" in error(dlx.publish, kind)
         dlx.unpublish(child)
         assert "is its own" in error(dlx.unpublish, torch.Tensor)
         assert isinstance(echo(torch.zeros(2)), torch.Tensor)

@@ -26,27 +26,11 @@ def outcomes() -> dict[str, list[str]]:
     return found
 
 
-NOT_NUMPY = "TypeError: numpy.ndarray cannot be made from a tensor"
-REFUSALS = {
-    # (before NumPy was used, after that)
-    "numpy is gone": (NOT_NUMPY, ""),
-    "numpy is None": (NOT_NUMPY, ""),
-    "numpy is empty": (NOT_NUMPY, ""),
-    "numpy is no module": (NOT_NUMPY, ""),
-    "numpy has another ndarray": (NOT_NUMPY, ""),
-    "numpy's ndarray is no class": (NOT_NUMPY, ""),
-    # What a module raises itself is passed on.
-    "numpy raises": ("LookupError: no ndarray today", ""),
-}
-
-
 @pytest.mark.parametrize("game", GAMES)
-def test_an_answer_is_right_or_a_clear_error(game: str) -> None:
+def test_an_answer_is_right(game: str) -> None:
     """S6: whatever `sys.modules` says, before dlx is used first and after."""
     last = [text.strip().rpartition("\n")[2] for text in outcomes()[game]]
-    for said, expected in zip(last, REFUSALS.get(game, ("", "")), strict=True):
-        assert said.startswith(expected)
-        assert bool(said) == bool(expected)
+    assert last == ["", ""]
 
 
 COPIES = {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::{ArrowArray, Found, take};
+use super::{ArrowArray, take};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::blocking;
@@ -49,18 +49,20 @@ pub(super) fn snapshot(
         ));
     }
     // SAFETY: as above; the array is the first field.
-    let found = unsafe { take(schema, capsule, array.cast(), here) }?;
+    let snapshot = unsafe { take(schema, capsule, array.cast(), here) }?;
     if here == device::CPU {
-        return found.over(None);
+        return Ok(snapshot);
     }
-    check_memory(&found, here)?;
+    check_memory(snapshot.meta().data.addr(), here)?;
     let point = match event {
         // SAFETY: the array is ours, and not released: its event lives, and is not recorded again (S12).
         Some(event) => Some(unsafe { point(event, here) }?),
         None => None,
     };
-    let usage = usage(point.map(Arc::new), here, request)?;
-    found.over(usage)
+    Ok(match usage(point.map(Arc::new), here, request)? {
+        Some(usage) => snapshot.used(usage)?,
+        None => snapshot,
+    })
 }
 
 fn refused(what: &str) -> PyErr {
@@ -105,11 +107,10 @@ fn of_events(here: DLDevice) -> DLDevice {
 }
 
 /// Refuses memory of another device than the struct says, if the driver can tell.
-fn check_memory(found: &Found, here: DLDevice) -> PyResult<()> {
-    if here.device_type != kDLCUDA && here.device_type != kDLROCM || found.meta.data.is_null() {
+fn check_memory(address: usize, here: DLDevice) -> PyResult<()> {
+    if here.device_type != kDLCUDA && here.device_type != kDLROCM || address == 0 {
         return Ok(());
     }
-    let address = found.meta.data.addr();
     match driver::of(here).and_then(|driver| driver.device_of(address)) {
         Ok(there) if there != here.device_id => {
             let there = device::of(here.device_type, there);

@@ -11,7 +11,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use super::schema::{ArrowSchema, Schema, dtype};
-use super::{ArrowArray, Found, Taken, checked};
+use super::{ArrowArray, Taken, checked, over};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
@@ -188,12 +188,7 @@ fn from(method: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     match arrays.only(method.py())? {
         Some(array) => {
             let (meta, length) = checked(&array.0, dtype, device::CPU)?;
-            Found {
-                meta,
-                length,
-                taken: array,
-            }
-            .over(None)
+            over(meta, length, array)
         }
         None => Ok(Snapshot::allocate(
             &[0],

@@ -7,17 +7,15 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyType;
 
-use super::proof;
+use super::api::{self, NUMPY};
 use crate::cpython::call::attribute;
-use crate::cpython::lookup::{is_in_type, is_method_of_class, is_subtype, static_base};
+use crate::cpython::lookup::{is_in_type, is_method_of_class, known_base, static_base};
 use crate::types::error::Error;
 
 /// `numpy.ndarray`, whose C code made it, once an array was seen.
 static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-/// The same class, once its layout is proven (S9, NumPy's layout).
-pub(super) static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Whether dlx reads objects of the type of `x` from their struct; does not import NumPy.
 ///
@@ -42,7 +40,7 @@ fn is_read_here(
 ) -> PyResult<bool> {
     let py = x.py();
     if class.is(ndarray) {
-        return Ok(is_proven(py, ndarray));
+        return Ok(has_layout(py, ndarray));
     }
     for method in [intern!(py, "__dlpack__"), intern!(py, "__dlpack_device__")] {
         if !class.getattr(method)?.is(&ndarray.getattr(method)?) {
@@ -58,7 +56,7 @@ fn is_read_here(
         let message = "the NumPy array has masked elements, which DLPack cannot represent; pass x.filled(value)";
         return Err(Error::refused(message).into());
     }
-    Ok(is_proven(py, ndarray))
+    Ok(has_layout(py, ndarray))
 }
 
 /// The most masks that a mask may have in turn.
@@ -96,22 +94,22 @@ fn is_masked(x: &Bound<'_, PyAny>, masks: usize) -> PyResult<bool> {
 const HIDES: &str =
     "the array, of a subclass of numpy.ndarray, hides its __dlpack__; pass x.view(numpy.ndarray)";
 
-/// Whether `x` is of the array class itself, whose layout is proven.
+/// Whether `x` is of the array class itself, whose layout is known.
 pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
-    NDARRAY
+    NUMPY
         .get(x.py())
-        .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
+        .is_some_and(|numpy| x.get_type_ptr() == numpy.ndarray.as_ptr().cast())
 }
 
-/// Whether `to` is the array class itself, whose layout is proven.
+/// Whether `to` is the array class itself, whose layout is known.
 pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
-    NDARRAY.get(to.py()).is_some_and(|ndarray| ndarray.is(to))
+    NUMPY.get(to.py()).is_some_and(|numpy| numpy.ndarray.is(to))
 }
 
-/// Whether `class` is the array class or a subclass, and the layout is proven.
+/// Whether `class` is the array class or a subclass, and the layout is known.
 pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let ndarray = array_class(class)?;
-    Ok(ndarray.is_some_and(|ndarray| is_proven(class.py(), ndarray)))
+    Ok(ndarray.is_some_and(|ndarray| has_layout(class.py(), ndarray)))
 }
 
 /// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.
@@ -127,44 +125,12 @@ pub(crate) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// `numpy.ndarray`, if `class` is it or a subclass.
 #[inline(always)]
 fn array_class<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    base(
-        &ARRAY,
-        class,
-        intern!(class.py(), "__array_finalize__"),
-        "ndarray",
-    )
-}
-
-/// NumPy's class `name`, if `class` is it or a subclass; all of these have an `attribute`. Kept `known` from the first on.
-#[inline(always)]
-pub(super) fn base<'py>(
-    known: &'static PyOnceLock<Py<PyType>>,
-    class: &Bound<'py, PyType>,
-    attribute: &Bound<'py, PyString>,
-    name: &str,
-) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    let py = class.py();
-    if known.get(py).is_none()
-        && is_in_type(class.as_type_ptr(), attribute) != Some(false)
-        && let Some(base) = static_base(class, "numpy", name)?
-    {
-        known.get_or_init(py, || base.unbind());
-    }
-    let base = known.get(py).map(|base| base.bind(py));
-    Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
+    let attribute = intern!(class.py(), "__array_finalize__");
+    known_base(&ARRAY, class, attribute, ("numpy", "ndarray"))
 }
 
 /// Whether arrays have the layout of [`super::PyArrayObject`].
 #[inline(always)]
-fn is_proven(py: Python<'_>, ndarray: &Bound<'_, PyType>) -> bool {
-    NDARRAY.get(py).is_some() || prove(ndarray)
-}
-
-#[inline(never)]
-fn prove(ndarray: &Bound<'_, PyType>) -> bool {
-    let is_proven = proof::is_as_expected(ndarray).unwrap_or(false);
-    if is_proven {
-        NDARRAY.get_or_init(ndarray.py(), || ndarray.clone().unbind());
-    }
-    is_proven
+fn has_layout(py: Python<'_>, ndarray: &Bound<'_, PyType>) -> bool {
+    NUMPY.get(py).is_some() || api::is_known(ndarray)
 }

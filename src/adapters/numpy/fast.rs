@@ -81,9 +81,9 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
     if !is_ndarray(x) {
         return None;
     }
-    // SAFETY: `x` is an array of the proven layout (S9, NumPy's layout).
+    // SAFETY: `x` is an array of the known layout (S9, NumPy's layout).
     let array = unsafe { x.as_ptr().cast::<PyArrayObject>().read() };
-    // SAFETY: the layout of dtypes is proven with that of arrays (S9).
+    // SAFETY: the layout of dtypes is known with that of arrays (S9).
     let descr = unsafe { array.descr.cast::<PyArray_Descr>().read() };
     let dtype = element::fast(descr.type_num, descr.byteorder as u8)?;
     // SAFETY: the array has `nd` extents, unchanged until Python code runs (S9).

@@ -22,16 +22,6 @@ const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
 const ALLOCATOR: &str = "managed_tensor_allocator";
 
 impl Table {
-    /// Whether the table makes objects from managed tensors.
-    pub(crate) fn imports(&self) -> bool {
-        self.to_py.is_some()
-    }
-
-    /// Whether the table has an allocator.
-    pub(crate) fn allocates(&self) -> bool {
-        self.allocator.is_some()
-    }
-
     /// The object that the table, which belongs to `class`, makes from the offer.
     ///
     /// # Errors

@@ -160,15 +160,12 @@ def test_what_stands_in_for_numpy_is_not_read(setup: str, x: str) -> None:
     ("change", "asked"),
     [
         ("pass", False),
-        ("np.__version__ = '1.26.4'", False),
-        ("np.__version__ = '2.99.0rc1'", False),
-        ("np.__version__ = '3.0.0'", True),
-        ("np.__version__ = '20.0.0'", True),
-        ("np.__version__ = None", True),
-        ("del np.__version__", True),
+        ("np.__version__ = '20.0.0'", False),
         ("np.ndarray = type('ndarray', (np.ndarray,), {})", False),
         ("del np.ndarray", False),
-        ("del sys.modules['numpy']", True),
+        ("del sys.modules['numpy']", False),
+        ("for name in CORES: sys.modules[name] = object()", True),
+        ("for name in CORES: sys.modules.pop(name, None)", True),
     ],
 )
 def test_a_numpy_that_dlx_does_not_know_is_asked(change: str, asked: bool) -> None:
@@ -177,6 +174,7 @@ def test_a_numpy_that_dlx_does_not_know_is_asked(change: str, asked: bool) -> No
     import numpy as np
     from support.fake_producers import listening
 
+    CORES = ["numpy._core._multiarray_umath", "numpy.core._multiarray_umath"]
     array = np.arange(3).view(listening(np.ndarray))
     {change}
     assert is_asked(array) == {asked}
