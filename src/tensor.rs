@@ -12,6 +12,7 @@ pub(crate) mod capsule;
 pub(crate) mod checked;
 pub(crate) mod device_memory;
 pub(crate) mod held_buffer;
+pub(crate) mod indexing;
 pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod numpy;

@@ -4,6 +4,7 @@ pub(crate) mod requested;
 
 use std::ffi::c_int;
 
+use pyo3::call::PyCallArgs;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
@@ -12,13 +13,13 @@ use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyFloat, PyInt, PyMemor
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
-use crate::api::parts::{compared, first_extent, iterator, values};
+use crate::api::parts::{compared, first_extent, iterator};
 use crate::cpython::modules::python;
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, bytes, repr};
+use crate::tensor::{array_interface, buffer, bytes, indexing, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -281,11 +282,8 @@ impl Tensor {
     /// tensor. That of a lent tensor is for the block, too, although nothing ends it. Raises ``IndexError`` for an index
     /// out of bounds, ``TypeError`` for other objects, ``BufferError`` for packed elements within a byte.
     fn __getitem__(slf: &Bound<'_, Self>, index: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
-        let snapshot = slf.get().snapshot()?;
-        let chosen = python(slf.py(), "dlx._containers.chosen", "chosen", (slf, index))?;
-        let (offset, shape, strides): (i64, Vec<i64>, Vec<i64>) = chosen.extract()?;
-        let part = snapshot.part(offset, &shape, &strides)?;
-        Self::part(slf, part).map(Bound::unbind)
+        let snapshot = indexing::part(slf.get().snapshot()?, index)?;
+        Self::part(slf, snapshot).map(Bound::unbind)
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -344,4 +342,14 @@ impl Tensor {
         let number = values(slf, "number", (slf,))?;
         slf.py().get_type::<PyComplex>().call1((number,))
     }
+}
+
+/// Elements as numbers of Python, which has code for that, of a tensor whose memory can still be read.
+fn values<'py>(
+    tensor: &Bound<'py, Tensor>,
+    function: &str,
+    arguments: impl PyCallArgs<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    tensor.get().snapshot()?;
+    python(tensor.py(), "dlx._containers.values", function, arguments)
 }
