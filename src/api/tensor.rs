@@ -4,7 +4,6 @@ pub(crate) mod requested;
 
 use std::ffi::c_int;
 
-use pyo3::call::PyCallArgs;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
@@ -13,7 +12,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyFloat, PyInt, PyMemor
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
-use crate::api::parts::{compared, first_extent, iterator};
+use crate::api::parts::{compared, first_extent, iterator, values};
 use crate::cpython::modules::python;
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
@@ -342,14 +341,4 @@ impl Tensor {
         let number = values(slf, "number", (slf,))?;
         slf.py().get_type::<PyComplex>().call1((number,))
     }
-}
-
-/// Elements as numbers of Python, which has code for that, of a tensor whose memory can still be read.
-fn values<'py>(
-    tensor: &Bound<'py, Tensor>,
-    function: &str,
-    arguments: impl PyCallArgs<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    tensor.get().snapshot()?;
-    python(tensor.py(), "dlx._containers.values", function, arguments)
 }
