@@ -176,6 +176,15 @@ def test_numbers_that_dlpack_lacks_are_refused(x: Any) -> None:
         dlx.bridge(dlx.Tensor)(lambda x: x)(x)
 
 
+@pytest.mark.parametrize("value", [None, [1.0], "text"], ids=repr)
+def test_an_instance_that_exports_no_array_is_refused(value: Any) -> None:
+    """Its class promises one."""
+    uses: list[Any] = [dlx.bridge(np.ndarray)(abs)]
+    for use in (*uses, lambda x: dlx.convert_tree([x], np)):
+        with pytest.raises(TypeError, match=r"Holder\.held is .*; expected an object"):
+            use(Holder(value))
+
+
 def test_an_instance_without_what_it_exports_is_refused() -> None:
     """Its class promises a tensor."""
     x = Holder.__new__(Holder)

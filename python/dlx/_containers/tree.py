@@ -129,6 +129,11 @@ def _if_array(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return convert_or_leave
 
 
+def _has_protocol(leaf: object) -> bool:
+    """Whether the class of a leaf has a protocol of arrays."""
+    return any(hasattr(type(leaf), name) for name in _PROTOCOLS)
+
+
 def _may_be_array(leaf: object) -> bool:
     """Whether a leaf that is no tensor may be an array, a column or a table.
 
@@ -136,12 +141,8 @@ def _may_be_array(leaf: object) -> bool:
     """
     from sys import modules
 
-    kind = type(leaf)
-    if not any(hasattr(kind, name) for name in _PROTOCOLS):
+    if not _has_protocol(leaf) or issubclass(type(leaf), type) or _is_plain(leaf):
         return False
-    if issubclass(kind, type) or _is_plain(leaf):
-        return False
-
     known = getattr(modules.get("numpy"), "ndarray", None)
     return not (isinstance(known, type) and isinstance(leaf, known))
 
@@ -149,13 +150,16 @@ def _may_be_array(leaf: object) -> bool:
 def has_no_numbers(leaf: Any) -> bool:
     """Whether a leaf, which `convert` has refused, is a tensor in no library.
 
-    So is an instance of a mixin class that exports such a leaf.
+    So is an instance of a mixin class that exports such an array; one that exports no
+    array is wrong.
     """
     from . import elements
 
     try:
         if hasattr(type(leaf), "__dlx_export__"):
-            return has_no_numbers(leaf.__dlx_export__())
+            inner = leaf.__dlx_export__()
+            is_array = _has_protocol(inner) or hasattr(inner, "dtype")
+            return is_array and has_no_numbers(inner)
         _core.from_dlpack(leaf)
     except (AttributeError, TypeError):
         # Such as a Dataset of xarray, which has methods that only raise.
