@@ -28,6 +28,10 @@ SEVERAL = "columns of several dtypes"
 
 # By what the libraries call their dtypes, in lower case; the first that fits counts.
 _WORDS = (
+    (
+        r"(u?int(?!128)\d*|b?float\w*|complex\w*|bool(ean|8)?|half|double|range)$",
+        NUMBERS,
+    ),
     (r"(large_)?(utf8|str(?!uct))|<u\d|[<=>]?str(?!uct)|dtype\(.<u", "strings"),
     (r"categor|enum|dictionary", "categories"),
     (r"period", "periods"),
@@ -52,7 +56,6 @@ _WORDS = (
     (r"void|record", "fields"),
     (r"sparse\[(?P<of>[^,\]]+)", "sparse"),
     (r"u?int128", "integers of 128 bits"),
-    (r"u?int\d*|b?float\d*|complex\d*|bool(ean|8)?|half|double|range", NUMBERS),
 )
 
 
