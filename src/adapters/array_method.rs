@@ -28,26 +28,25 @@ fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(method.filter(|method| !method.is_none()))
 }
 
-/// The array that a call of the method returns, which `check` may refuse, and whether it is a copy: it owns its memory,
-/// and nobody else has it.
+/// The array that a call of the method of `x` returns, checked if `x` has a `dtype`, and whether it is a copy: it owns its
+/// memory, and nobody else has it.
 fn array(
+    x: &Bound<'_, PyAny>,
     method: &Bound<'_, PyAny>,
     keywords: Option<&Bound<'_, PyDict>>,
-    check: impl Fn(&Bound<'_, PyAny>) -> PyResult<()>,
+    dtype: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Snapshot, bool)> {
     let array = method.call((), keywords)?;
     let is_ours = !has_others(&array) && owns_memory(&array)?;
     // A subclass may mean more than its memory, as a mask does.
-    let snapshot = if numpy::is_native(&array)? {
-        check(&array)?;
-        numpy::snapshot(&array)?
-    } else {
+    if !numpy::is_native(&array)? {
         return Err(PyTypeError::new_err(format!(
             "{method} returned {}, not a numpy.ndarray that dlx reads",
             type_name(&array.get_type())
         )));
-    };
-    Ok((snapshot, is_ours))
+    }
+    check(x, dtype, &array)?;
+    Ok((numpy::snapshot(&array)?, is_ours))
 }
 
 /// Refuses an array of other numbers than those of `x`, by its `dtype`, if it has one.
@@ -87,11 +86,6 @@ fn owns_memory(array: &Bound<'_, PyAny>) -> PyResult<bool> {
     owns.map_or(Ok(false), |owns| owns.is_truthy())
 }
 
-/// Of an array that tells only where its memory is.
-fn unchecked(_: &Bound<'_, PyAny>) -> PyResult<()> {
-    Ok(())
-}
-
 /// Whether two arrays, which are both alive, are the same memory.
 fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
     one.meta().data == other.meta().data
@@ -107,10 +101,10 @@ pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "copy"), false)?;
     let dtype = attribute(x, intern!(py, "dtype"))?;
-    let one = array(&method, Some(&keywords), |it| check(x, dtype.as_ref(), it));
-    let both = one.and_then(|(one, is_ours)| {
+    let made = |dtype| array(x, &method, Some(&keywords), dtype);
+    let both = made(dtype.as_ref()).and_then(|(one, is_ours)| {
         // What nobody else has is a copy.
-        let is_shared = !is_ours && is_same(&one, &array(&method, Some(&keywords), unchecked)?.0);
+        let is_shared = !is_ours && is_same(&one, &made(None)?.0);
         Ok(is_shared.then_some(one))
     });
     // A refusal (`RuntimeError` in polars), or no such keyword: it is of NumPy 2.
@@ -135,11 +129,11 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         true => asked(x, "matrix")?.extract()?,
         false => (method, attribute(x, intern!(x.py(), "dtype"))?),
     };
-    let (one, is_ours) = array(&method, None, |it| check(x, dtype.as_ref(), it))?;
+    let (one, is_ours) = array(x, &method, None, dtype.as_ref())?;
     if is_ours {
         return Ok(Some(one.copied()?));
     }
-    if is_same(&one, &array(&method, None, unchecked)?.0) {
+    if is_same(&one, &array(x, &method, None, None)?.0) {
         return Ok(Some(one));
     }
     // Somebody keeps it, and may write to it again.

@@ -96,7 +96,9 @@ def categories(dtype: Any) -> Any:
 
 def of_table(x: Any) -> list[Any] | None:
     """Return the dtypes of the columns of a table; None for what is no table."""
-    if hasattr(type(x), "dtypes") and not hasattr(type(x), "dtype"):
+    if hasattr(type(x), "dtype"):
+        return None
+    if hasattr(type(x), "dtypes"):
         return list(x.dtypes)
     return list(x.schema.types) if hasattr(type(x), "schema") else None
 

@@ -48,10 +48,10 @@ def decides(x: Any) -> bool:
     """
     if not hasattr(type(x), "__array__"):
         return False
-    numpy = sys.modules.get("numpy")
-    kind = getattr(numpy, "dtype", None)
-    is_of_numpy = isinstance(kind, type) and isinstance(getattr(x, "dtype", None), kind)
-    return is_of_numpy or hasattr(type(x), "dtypes")
+    if hasattr(type(x), "dtypes"):
+        return True
+    kind = getattr(sys.modules.get("numpy"), "dtype", None)
+    return isinstance(kind, type) and isinstance(getattr(x, "dtype", None), kind)
 
 
 def is_whole(x: Any) -> bool:
@@ -101,9 +101,10 @@ def matrix(x: Any) -> tuple[Callable[[], Any], Any]:
 
 def _several(x: Any, columns: list[Any]) -> str | None:
     """Say which dtypes the columns of a table have, if they have several."""
-    dtype, name = columns[0], type_name(type(x))
+    dtype = columns[0]
     for other in columns:
         if not _equals(dtype, other):
+            name = type_name(type(x))
             if str(dtype) == str(other):  # of other categories
                 return f"{name} has columns of several dtypes, all called {dtype}"
             return f"{name} has columns of several dtypes, as {dtype} and {other}"
@@ -163,14 +164,12 @@ def misses(x: Any) -> bool:
     """Whether values are missing, by what pandas, xarray, polars or pyarrow says."""
     import numpy
 
-    # The array of a column of pandas tells it without another column.
-    array = x.array if hasattr(type(x), "array") else None
-    x = array if hasattr(array, "isna") else x
+    names = ("null_count", "isna", "isnull")
     # An object may have elements of these names.
-    for owner in (type(x), x):
-        for name in ("null_count", "isna", "isnull"):
-            if hasattr(owner, name):
-                found = getattr(x, name)
-                found = found() if callable(found) else found
-                return bool(numpy.any(numpy.asarray(found)))
-    return False
+    known = (name for owner in (type(x), x) for name in names if hasattr(owner, name))
+    if (name := next(known, None)) is None:
+        return False
+    # The array of a column of pandas answers by no other column.
+    by_array = name == "isna" and hasattr(type(x), "array")
+    ask = getattr(x.array if by_array else x, name)
+    return bool(numpy.any(numpy.asarray(ask() if callable(ask) else ask)))
