@@ -28,41 +28,38 @@ fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(method.filter(|method| !method.is_none()))
 }
 
-/// The array that a call of the method of `x` returns, and whether it is a copy: it owns its memory, and nobody else has
-/// it.
+/// The array that a call of the method of `x` returns, checked if `x` has a `dtype`, and whether it is a copy: it owns its
+/// memory, and nobody else has it.
 fn array(
     x: &Bound<'_, PyAny>,
     method: &Bound<'_, PyAny>,
     keywords: Option<&Bound<'_, PyDict>>,
+    dtype: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Snapshot, bool)> {
     let array = method.call((), keywords)?;
     let is_ours = !has_others(&array) && owns_memory(&array)?;
     // A subclass may mean more than its memory, as a mask does.
-    let snapshot = if numpy::is_native(&array)? {
-        check(x, &array)?;
-        numpy::snapshot(&array)?
-    } else {
+    if !numpy::is_native(&array)? {
         return Err(PyTypeError::new_err(format!(
             "{method} returned {}, not a numpy.ndarray that dlx reads",
             type_name(&array.get_type())
         )));
-    };
-    Ok((snapshot, is_ours))
+    }
+    check(x, dtype, &array)?;
+    Ok((numpy::snapshot(&array)?, is_ours))
 }
 
-/// Refuses an array of other numbers than those of `x`, by the dtype of `x`, if that is one.
-fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
-    let (py, name) = (x.py(), intern!(x.py(), "dtype"));
-    let made = array.getattr(name)?;
-    // A table may have a column of this name.
-    let dtype = (!is_table(x)).then(|| attribute(x, name)).transpose()?;
-    if dtype
-        .as_ref()
-        .is_some_and(|dtype| dtype.as_ref().is_none_or(|it| it.is(&made)))
-    {
+/// Refuses an array of other numbers than those of `x`, by its `dtype`, if it has one.
+fn check(
+    x: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyAny>>,
+    array: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let made = array.getattr(intern!(x.py(), "dtype"))?;
+    let Some(dtype) = dtype.filter(|dtype| !dtype.is_none() && !dtype.is(&made)) else {
         return Ok(());
-    }
-    let why = python(py, MODULE, "refusal", (x, dtype.flatten(), made))?;
+    };
+    let why = python(x.py(), MODULE, "refusal", (x, dtype, made))?;
     let why: Option<String> = why.extract()?;
     why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
 }
@@ -97,15 +94,17 @@ fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
 /// Imports the array that `x` makes without a copy; `None` if it makes none, or none that shows itself to be shared.
 pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    let Some(method) = method(x)? else {
+    // Those of tables take more time than what `snapshot` calls.
+    let Some(method) = method(x)?.filter(|_| !is_table(x)) else {
         return Ok(None);
     };
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "copy"), false)?;
-    let made = || array(x, &method, Some(&keywords));
-    let both = made().and_then(|(one, is_ours)| {
+    let dtype = attribute(x, intern!(py, "dtype"))?;
+    let made = |dtype| array(x, &method, Some(&keywords), dtype);
+    let both = made(dtype.as_ref()).and_then(|(one, is_ours)| {
         // What nobody else has is a copy.
-        let is_shared = !is_ours && is_same(&one, &made()?.0);
+        let is_shared = !is_ours && is_same(&one, &made(None)?.0);
         Ok(is_shared.then_some(one))
     });
     // A refusal (`RuntimeError` in polars), or no such keyword: it is of NumPy 2.
@@ -123,17 +122,18 @@ pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 
 /// Imports the array that `x` makes, or a copy of it unless it is the same memory each time.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    let Some(mut method) = method(x)? else {
+    let Some(method) = method(x)? else {
         return Ok(None);
     };
-    if is_table(x) {
-        method = asked(x, "matrix")?;
-    }
-    let (one, is_ours) = array(x, &method, None)?;
+    let (method, dtype) = match is_table(x) {
+        true => asked(x, "matrix")?.extract()?,
+        false => (method, attribute(x, intern!(x.py(), "dtype"))?),
+    };
+    let (one, is_ours) = array(x, &method, None, dtype.as_ref())?;
     if is_ours {
         return Ok(Some(one.copied()?));
     }
-    if is_same(&one, &array(x, &method, None)?.0) {
+    if is_same(&one, &array(x, &method, None, None)?.0) {
         return Ok(Some(one));
     }
     // Somebody keeps it, and may write to it again.

@@ -32,12 +32,13 @@ struct Each {
     alignment: usize,
 }
 
-/// Of a parameter that takes numbers: no tensor is of it.
-const NO_TENSOR: DLDataType = DLDataType {
-    code: DLDataTypeCode(u8::MAX),
-    bits: 0,
-    lanes: 0,
-};
+/// Where no tensor is accepted: this dtype, with as many lanes as the place of the reason.
+const NO_TENSOR: DLDataTypeCode = DLDataTypeCode(u8::MAX);
+const WHY: [&str; 2] = [
+    "the function takes a number there; pass x.item()",
+    "a list in dtype, shape or size ends before it; list one for each tensor by position, None for any, or name them in \
+     a dict",
+];
 
 impl Accepted {
     /// The options of `borrow` for `count` tensors; `None` if all tensors are accepted.
@@ -85,10 +86,14 @@ impl Accepted {
         let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
         let remedy = |read: &str| String::from(if is_out { own } else { read });
         let Each { dtype, alignment } = self.each[index];
-        if dtype == Some(NO_TENSOR) {
-            return Err(Error::refused(
-                "it is a tensor, and the function takes a number there; pass x.item()",
-            ));
+        if let Some(DLDataType {
+            code: NO_TENSOR,
+            lanes,
+            ..
+        }) = dtype
+        {
+            let why = WHY[usize::from(lanes)];
+            return Err(Error::refused(format!("it is a tensor, and {why}")));
         }
         if let Some(accepted) = dtype
             && accepted != meta.dtype
@@ -155,8 +160,16 @@ impl Accepted {
 /// The dtypes that `count` tensors may have.
 fn dtypes(dtype: Option<&Bound<'_, PyAny>>, count: usize) -> PyResult<Vec<Option<DLDataType>>> {
     let one = |dtype: Bound<'_, PyAny>| {
-        if dtype.is(dtype.py().NotImplemented()) {
-            return Ok(Some(NO_TENSOR));
+        let py = dtype.py();
+        for (lanes, reason) in (0..).zip([py.NotImplemented(), py.Ellipsis()]) {
+            if dtype.is(&reason) {
+                let code = NO_TENSOR;
+                return Ok(Some(DLDataType {
+                    code,
+                    bits: 0,
+                    lanes,
+                }));
+            }
         }
         let named = (!dtype.is_none()).then_some(dtype);
         named.map(|dtype| DType::of(&dtype)).transpose()

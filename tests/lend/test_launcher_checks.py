@@ -140,7 +140,7 @@ def test_tensors_of_one_shape_are_those_that_are_accepted(
         ("3 * n", 2, 3),
         ({"x": "n"}, 6, 7),
         ({"x": "n", "out": "2*n"}, 3, 4),
-        (["n"], 6, 7),
+        (["n", None], 6, 7),
         ("n*n*n*n*n*n*n*n", 1, 2**40),
     ],
 )
@@ -204,10 +204,12 @@ def test_a_length_that_is_none_is_refused(n: Any) -> None:
 def test_a_length_that_is_a_tensor_is_told_to_be_an_int(name: str) -> None:
     """The advice works, for a count that a library has computed."""
     n = np.array(6) if name == "numpy" else requires(name).tensor(6)
-    launched = dlx.launcher(kernel, size="n")
-    with pytest.raises(TypeError, match=r"is a tensor; expected an int, as n\.item"):
-        launched(F4, F4, n)
-    assert launched(F4, F4, n.item())[2] == 6
+    options: list[Any] = [{}, {"dtype": "f4"}, {"dtype": ["f4", "f4"]}]
+    for each in [*options, {"dtype": {"x": "f4", "out": "f4"}}]:
+        launched = dlx.launcher(kernel, size="n", **each)
+        with pytest.raises(TypeError, match=r"a tensor; expected an int, as n\.item"):
+            launched(F4, F4, n)
+        assert launched(F4, F4, n.item())[2] == 6
 
 
 @pytest.mark.parametrize("dtype", ["float32", {"x": "float32"}])
@@ -330,11 +332,37 @@ def test_an_address_has_to_be_aligned(name: str) -> None:
 
 
 def test_a_list_has_a_dtype_for_each_position() -> None:
-    """As that of `borrow`; a list that is shorter says nothing of the others."""
+    """As that of `borrow`."""
     launched = dlx.launcher(kernel, dtype=["float32", None, "int8"])
     launched(F4, np.ones(3), np.ones(3, "i1"))
     assert refusal(launched, np.ones(3))[1] == ["argument x of kernel"]
     assert refusal(launched, F4, F4, n=F4)[1] == ["argument n of kernel"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"dtype": ["f4"]}, {"shape": ["n"]}, {"size": ["n"], "dtype": "f4"}],
+    ids=repr,
+)
+def test_a_tensor_beyond_a_list_is_refused(options: Any) -> None:
+    """It would not be checked; None in the list accepts it, and so does a dict."""
+    text, notes = refusal(dlx.launcher(kernel, **options), F4, F4, 1)
+    assert "ends before it; list one for each tensor by position, None for any" in text
+    assert notes == ["argument out of kernel"]
+    assert dlx.launcher(kernel, **options)(F4, 0, 1)
+    named = {
+        option: [*value, None] if isinstance(value, list) else value
+        for option, value in options.items()
+    }
+    assert dlx.launcher(kernel, **named)(F4, F4, 1)
+    if isinstance(options.get("dtype"), list):
+        assert dlx.launcher(kernel, dtype={"x": "f4"})(F4, F4, 1)
+
+
+def test_a_tensor_beyond_a_list_is_refused_without_a_signature() -> None:
+    """Positions count."""
+    launched: Any = dlx.launcher(max, give="tensor", dtype=["f4"])
+    assert refusal(launched, F4, F4)[1] == ["argument 1 of max"]
 
 
 def test_a_launcher_with_checks_in_a_cycle_is_collected() -> None:

@@ -257,6 +257,24 @@ def test_a_name_of_a_function_without_signature_is_refused() -> None:
         dlx.launcher(iter, out=0)(locked)
 
 
+def test_a_length_of_a_function_without_names_is_that_of_a_function_around_it() -> None:
+    """The advice works."""
+    memmove = ctypes.CDLL(None).memmove
+    memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    with pytest.raises(ValueError, match="no names: launch a Python function that has"):
+        dlx.launcher(memmove, out=0, size="n")
+    out, x = np.zeros(3, "u1"), np.ones(3, "u1")
+
+    @dlx.launcher(out="out", size="n")
+    def move(out: Any, x: Any, n: int) -> None:
+        memmove(out, x, n)
+
+    move(out, x, 3)
+    assert out.tolist() == [1, 1, 1]
+    with pytest.raises(BufferError, match="3 elements"):
+        move(out, x, 4)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

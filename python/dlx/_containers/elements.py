@@ -28,6 +28,10 @@ SEVERAL = "columns of several dtypes"
 
 # By what the libraries call their dtypes, in lower case; the first that fits counts.
 _WORDS = (
+    (
+        r"(u?int(?!128)\d*|b?float\w*|complex\w*|bool(ean|8)?|half|double|range)$",
+        NUMBERS,
+    ),
     (r"(large_)?(utf8|str(?!uct))|<u\d|[<=>]?str(?!uct)|dtype\(.<u", "strings"),
     (r"categor|enum|dictionary", "categories"),
     (r"period", "periods"),
@@ -52,7 +56,6 @@ _WORDS = (
     (r"void|record", "fields"),
     (r"sparse\[(?P<of>[^,\]]+)", "sparse"),
     (r"u?int128", "integers of 128 bits"),
-    (r"u?int\d*|b?float\d*|complex\d*|bool(ean|8)?|half|double|range", NUMBERS),
 )
 
 
@@ -93,7 +96,9 @@ def categories(dtype: Any) -> Any:
 
 def of_table(x: Any) -> list[Any] | None:
     """Return the dtypes of the columns of a table; None for what is no table."""
-    if hasattr(type(x), "dtypes") and not hasattr(type(x), "dtype"):
+    if hasattr(type(x), "dtype"):
+        return None
+    if hasattr(type(x), "dtypes"):
         return list(x.dtypes)
     return list(x.schema.types) if hasattr(type(x), "schema") else None
 

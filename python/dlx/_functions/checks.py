@@ -85,9 +85,15 @@ class Checks:
         self.others = names - numbers.keys() if has_keywords else set()
         free = sorted(name for name in names - in_shapes if name not in numbers)
         if free and not has_keywords:
+            known = f"expected one of {', '.join(numbers)}"
+            if not numbers:
+                known = (
+                    "it has no names: launch a Python function that has this parameter "
+                    "and calls it"
+                )
             raise ValueError(
                 f"size has {free[0]!r}, which is neither a parameter of the function "
-                "nor in shape"
+                f"nor in shape; {known}"
             )
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:

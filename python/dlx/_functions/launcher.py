@@ -65,10 +65,11 @@ def launched(
             )
     is_one = isinstance(out, str) or not hasattr(out, "__iter__")
     parameters.write([] if out is None else [out] if is_one else out)
-    numbers: set[str | int] = set()
+    # What no tensor is accepted for, and why.
+    barred: dict[str | int, Any] = {}
     if give == "address" and foreign is function:
-        numbers = {
-            parameters.at(at, "argtypes")
+        barred = {
+            parameters.at(at, "argtypes"): NotImplemented
             for at, kind in enumerate(foreign.argtypes)
             if _is_of_numbers(kind)
         }
@@ -79,16 +80,24 @@ def launched(
         else value
         for option, value in accepts.items()
     }
+    parameters.named = {n: True for n in parameters.named if n not in barred}
+    note = functools.partial(_note, function, parameters.fixed)
+    checks = parameters.checks(said["shape"], said["size"], note)
+    lengths = checks.numbers if checks is not None else {}
+    for option, value in accepts.items():
+        if isinstance(value, list):
+            beyond = parameters.unnamed(said[option]) - lengths.keys()
+            barred = dict.fromkeys(beyond, ...) | barred
     dtype = said["dtype"]
+    if dtype is not None:
+        barred |= dict.fromkeys(lengths)  # `checks` tells that they are ints
     if isinstance(dtype, dict):
         dtype = [parameters.of(name, dtype) for name in parameters.names]
-    if numbers:
+    if barred:
         # A dtype that no tensor has.
         each = dtype if isinstance(dtype, list) else [dtype] * len(parameters.names)
         named = zip(parameters.names, each, strict=True)
-        dtype = [NotImplemented if name in numbers else one for name, one in named]
-        parameters.named = {n: True for n in parameters.named if n not in numbers}
-    note = functools.partial(_note, function, parameters.fixed)
+        dtype = [barred.get(name, one) for name, one in named]
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
     if devices not in _DEVICES:
@@ -103,7 +112,7 @@ def launched(
         give == "address",
         pointer if give == "pointer" else None,
         stream,
-        parameters.checks(said["shape"], said["size"], note),
+        checks,
         note,
     )
 
@@ -334,6 +343,11 @@ class _Parameters:
         star = "*args" if isinstance(name, int) else "**kwargs"
         is_starred = name not in self.declared and name not in _KINDS
         return said.get(name, said.get(star) if is_starred else None)
+
+    def unnamed(self, said: Mapping[str | int, Any]) -> set[str | int]:
+        """Return the parameters that may have tensors, of which a list says nothing."""
+        others = {"stream", *self.fixed[: self.receivers]}
+        return set(self.names) - said.keys() - others
 
     def at(self, name: Any, option: str) -> str | int:
         """Return the parameter that an option names, by its name or its position."""

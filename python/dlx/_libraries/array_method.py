@@ -21,34 +21,24 @@ __all__ = ["decides", "is_whole", "matrix", "misses", "refusal"]
 def refusal(x: Any, dtype: Any, made: Any) -> str | None:
     """Say how the array of NumPy dtype ``made`` differs from ``x``, of ``dtype``.
 
-    None if it does not: pandas makes NaN, and so floats, of what is missing. Without
-    ``dtype``, ``x`` is a table, whose columns have one.
+    None if it does not: pandas makes NaN, and so floats, of what is missing. A table
+    has the dtype of its columns.
     """
-    name, is_table = type_name(type(x)), dtype is None
-    if is_table:
-        columns = elements.of_table(x)
-        if not columns:
-            return None
-        if (why := _several(x, columns)) is not None:
-            return why
-        dtype = columns[0]
-    if not _is_same(dtype, made):
-        words = elements.of_dtype(dtype)
-        is_other = words is not None and not elements.are_numbers(words)
-        if is_other and made.kind not in "biufc":
-            return f"{name} has {words}; expected numbers"
-        if made.kind in "Of" and misses(x):
-            return _missing(x)
-        said = f"the dtype {dtype}, and the array that it makes of itself has {made}"
-        if is_table and made.kind == "O":  # with columns of rows
-            return f"{name} has {said}; pass x[name], one column"
-        return (
-            f"{name} has {said}; pass x.to_numpy(dtype) or numpy.asarray(x, dtype) "
-            "with the dtype that is meant"
-        )
-    if _has_nulls(dtype) and misses(x):
+    if _is_same(dtype, made):
+        return _missing(x) if _has_nulls(dtype) and misses(x) else None
+    name, words = type_name(type(x)), elements.of_dtype(dtype)
+    is_other = words is not None and not elements.are_numbers(words)
+    if is_other and made.kind not in "biufc":
+        return f"{name} has {words}; expected numbers"
+    if made.kind in "Of" and misses(x):
         return _missing(x)
-    return None
+    said = f"the dtype {dtype}, and the array that it makes of itself has {made}"
+    if made.kind == "O" and not hasattr(type(x), "dtype"):  # a table of rows
+        return f"{name} has {said}; pass x[name], one column"
+    return (
+        f"{name} has {said}; pass x.to_numpy(dtype) or numpy.asarray(x, dtype) "
+        "with the dtype that is meant"
+    )
 
 
 def decides(x: Any) -> bool:
@@ -58,10 +48,10 @@ def decides(x: Any) -> bool:
     """
     if not hasattr(type(x), "__array__"):
         return False
-    numpy = sys.modules.get("numpy")
-    kind = getattr(numpy, "dtype", None)
-    is_of_numpy = isinstance(kind, type) and isinstance(getattr(x, "dtype", None), kind)
-    return is_of_numpy or hasattr(type(x), "dtypes")
+    if hasattr(type(x), "dtypes"):
+        return True
+    kind = getattr(sys.modules.get("numpy"), "dtype", None)
+    return isinstance(kind, type) and isinstance(getattr(x, "dtype", None), kind)
 
 
 def is_whole(x: Any) -> bool:
@@ -83,32 +73,38 @@ def _nulls(x: Any) -> int | None:
     return found if type(found) is int else None
 
 
-def matrix(x: Any) -> Callable[[], Any]:
-    """Return what makes an array of a table whose columns may be of one dtype.
+def matrix(x: Any) -> tuple[Callable[[], Any], Any]:
+    """Return what makes an array of a table, and the dtype of all its columns.
 
-    For several of an extension dtype, `pandas.DataFrame.__array__` makes objects.
+    Of an extension dtype, `pandas.DataFrame.__array__` makes objects, and it takes
+    more time than ``to_numpy``. Without columns the dtype is None.
     """
-    columns = elements.of_table(x) or []
-    if columns and (why := _several(x, columns)):
-        raise BufferError(why)
-    words = elements.of(x)
-    if words is not None and not elements.are_numbers(words):
-        raise BufferError(f"{type_name(type(x))} has {words}; expected numbers")
-    for column in columns[:1]:
-        known = next((each for each in _stored(column) if each is not None), None)
-        if known is not None and all(_equals(column, each) for each in columns):
+    import numpy
+
+    dtype = None
+    if columns := elements.of_table(x):
+        if (why := _several(x, columns)) is not None:
+            raise BufferError(why)
+        dtype = columns[0]
+        words = elements.of_dtype(dtype)
+        if words is not None and not elements.are_numbers(words):
+            raise BufferError(f"{type_name(type(x))} has {words}; expected numbers")
+        if known := [each for each in _stored(dtype) if each is not None]:
             if misses(x):
                 raise BufferError(_missing(x))
-            return partial(x.to_numpy, known)
+            dtype = known[0]
+        if isinstance(dtype, numpy.dtype) and hasattr(type(x), "to_numpy"):
+            return partial(x.to_numpy, dtype), dtype
     made: Callable[[], Any] = x.__array__
-    return made
+    return made, dtype
 
 
 def _several(x: Any, columns: list[Any]) -> str | None:
     """Say which dtypes the columns of a table have, if they have several."""
-    dtype, name = columns[0], type_name(type(x))
+    dtype = columns[0]
     for other in columns:
         if not _equals(dtype, other):
+            name = type_name(type(x))
             if str(dtype) == str(other):  # of other categories
                 return f"{name} has columns of several dtypes, all called {dtype}"
             return f"{name} has columns of several dtypes, as {dtype} and {other}"
@@ -140,7 +136,8 @@ def _has_nulls(dtype: Any) -> bool:
 
 def _is_same(dtype: Any, made: Any) -> bool:
     """Whether a dtype of any library names the numbers of a NumPy dtype."""
-    if any(_equals(made, each) for each in (dtype, *_stored(dtype))):
+    # NumPy would write the name of a foreign dtype to say that it knows none such.
+    if _equals(dtype, made) or any(_equals(each, made) for each in _stored(dtype)):
         return True
     # Others are known by their names: "torch.int64", "Array(Int64, shape=(2,))".
     text = str(getattr(dtype, "name", dtype)).lower()
@@ -156,20 +153,23 @@ def _is_same(dtype: Any, made: Any) -> bool:
         return False
 
 
-def _equals(made: Any, dtype: Any) -> bool:
+def _equals(dtype: Any, other: Any) -> bool:
     try:
-        return dtype is not None and (made == dtype) is True
+        return dtype is not None and (dtype == other) is True
     except Exception:
         return False
 
 
 def misses(x: Any) -> bool:
-    """Whether values are missing, by the method of pandas, xarray or polars."""
+    """Whether values are missing, by what pandas, xarray, polars or pyarrow says."""
     import numpy
 
-    if type(nulls := getattr(x, "null_count", None)) is int:
-        return nulls != 0  # of pyarrow
-    for name in ("isna", "isnull", "null_count"):
-        if (ask := getattr(x, name, None)) is not None:
-            return bool(numpy.any(numpy.asarray(ask())))
-    return False
+    names = ("null_count", "isna", "isnull")
+    # An object may have elements of these names.
+    known = (name for owner in (type(x), x) for name in names if hasattr(owner, name))
+    if (name := next(known, None)) is None:
+        return False
+    # The array of a column of pandas answers by no other column.
+    by_array = name == "isna" and hasattr(type(x), "array")
+    ask = getattr(x.array if by_array else x, name)
+    return bool(numpy.any(numpy.asarray(ask() if callable(ask) else ask)))

@@ -43,6 +43,7 @@ OTHERS = [
     "pl.DataFrame({'a': [1, None]})",
     "pl.DataFrame({'a': ['1', '2']})",
     "pl.DataFrame({'a': [2**70]}, schema={'a': pl.Int128})",
+    "pl.DataFrame({'a': []}, schema={'a': pl.Int128})",
 ]
 
 
@@ -143,6 +144,16 @@ def test_a_label_is_no_protocol(name: str) -> None:
     x = pd.Series([1.0, 2.0], index=[name, "b"])
     assert dlx.convert(x, np).tolist() == [1, 2]
     x = pd.DataFrame({name: [1.0, 2.0], "b": [3.0, 4.0]})
+    assert dlx.convert(x, np).tolist() == WANT
+
+
+@pytest.mark.parametrize("name", ["null_count", "isna", "array"])
+def test_a_label_is_no_method(name: str) -> None:
+    """By which a column says what it lacks."""
+    pd = requires("pandas")
+    x = pd.Series([1, 2], index=[name, "b"], dtype="int64[pyarrow]")
+    assert dlx.convert(x, np).tolist() == [1, 2]
+    x = pd.DataFrame({name: [1, 2], "b": [3, 4]}, dtype="Int64")
     assert dlx.convert(x, np).tolist() == WANT
 
 
