@@ -55,7 +55,12 @@ _CLASSES = (
     ("scipy.sparse", "sparray", "is sparse; pass x.toarray()"),
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
-    ("h5py", "Dataset", "is in a file; pass x[...]"),
+    (
+        "h5py",
+        "Dataset",
+        "is in a file; pass x[...], of fields x[name], of rows x[i], or of strings "
+        "numpy.unique(x[...], return_inverse=True)[1], a number for each",
+    ),
     ("tinygrad", "Tensor", "has no DLPack; pass x.numpy()"),
 )
 

@@ -29,8 +29,8 @@ def define_export(
         def __dlx_export__(self: object) -> object:
             try:
                 return getattr(self, exchange)
-            except AttributeError:
-                if (missing := _missing(self, exchange)) is None:
+            except AttributeError as error:
+                if (missing := _missing(self, exchange, error)) is None:
                     raise
                 raise missing from None
 
@@ -52,10 +52,12 @@ def define_export(
         )
 
 
-def _missing(x: object, exchange: str) -> AttributeError | None:
+def _missing(
+    x: object, exchange: str, error: AttributeError
+) -> AttributeError | None:
     """Return the error for an instance without the attribute that it exports.
 
-    None if the class decides what that is.
+    None if the class decides what that is, and has said so in this ``error``.
     """
     from difflib import get_close_matches
     from types import MemberDescriptorType
@@ -63,7 +65,10 @@ def _missing(x: object, exchange: str) -> AttributeError | None:
     spaces = [vars(base) for base in type(x).__mro__]
     found = [space[exchange] for space in spaces if exchange in space]
     is_slot = bool(found) and isinstance(found[0], MemberDescriptorType)
-    if (found and not is_slot) or any("__getattr__" in space for space in spaces):
+    # A `__getattr__` that only asks what the instance holds says nothing of it.
+    is_said = error.obj is x or error.name != exchange
+    is_asked = any("__getattr__" in space for space in spaces)
+    if (found and not is_slot) or (is_asked and is_said):
         return None
     there = [name for name in state_of(x) if isinstance(name, str)]
     close = get_close_matches(exchange, there, 1)
