@@ -55,12 +55,6 @@ _CLASSES = (
     ("scipy.sparse", "sparray", "is sparse; pass x.toarray()"),
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
-    (
-        "h5py",
-        "Dataset",
-        "is in a file; pass x[...], of fields x[name], of rows x[i], or of strings "
-        "numpy.unique(x[...], return_inverse=True)[1], a number for each",
-    ),
     ("tinygrad", "Tensor", "has no DLPack; pass x.numpy()"),
 )
 
@@ -98,7 +92,7 @@ def tensor(x: Any) -> str | None:
         )
     if isinstance(x, (bool, int, float, complex)):
         return "it is a Python number; pass numpy.asarray(x)"
-    if isinstance(x, str):
+    if isinstance(x, str) and not hasattr(x, "dtype"):
         return "expected a tensor; a str holds no numbers"
     return _container(x)
 
