@@ -410,7 +410,7 @@ def test_a_wrong_name_in_exchange_is_said_with_those_that_are_there(read: Any) -
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_what_a_class_says_of_an_attribute_is_passed_on(read: Any) -> None:
     """It knows more."""
-    with pytest.raises(AttributeError, match=r"^load\(\) makes dat$"):
+    with pytest.raises(AttributeError, match=r"^load\(\) makes dat"):
         read(Loading())
 
 
