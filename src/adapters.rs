@@ -26,7 +26,7 @@ use pyo3::types::{PyDict, PyType};
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
-use crate::cpython::call::attribute;
+use crate::cpython::call::{attribute, has};
 use crate::cpython::lookup::{is_in_type, is_static, looks_up_as_usual};
 use crate::stream;
 use crate::stream::usage::Release;
@@ -104,7 +104,8 @@ pub(crate) fn of_column(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    if !arrow::stream::is_first(x)? {
+    // Without a stream there is no other way, and dask warns of `copy=False`.
+    if !arrow::stream::is_first(x)? && has(x, intern!(x.py(), "__arrow_c_stream__"))? {
         match array_method::shared(x)? {
             None if asked(x, "decides")?.is_truthy()? => return array_method::snapshot(x),
             None => {}
@@ -134,10 +135,13 @@ pub(crate) fn unpacked(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Snapshot>
 }
 
 fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
-    // The buffer of a `numpy.datetime64` is bytes without their meaning.
-    let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
+    // Others say what the elements are by letters, and the buffer of a `numpy.datetime64` is bytes without their meaning.
+    if numpy::is_no_number(x)? {
+        let array = x.py().import("numpy")?.call_method1("asarray", (x,))?;
+        return numpy::snapshot(&array).map(Some);
+    }
     let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
-    for read in buffer.into_iter().chain(of_numpy) {
+    for read in [buffer::snapshot as Reader].into_iter().chain(of_numpy) {
         match read(x) {
             Ok(None) => {}
             Err(error) if request.copy == Some(true) => {

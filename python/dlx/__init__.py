@@ -204,14 +204,14 @@ def launcher(
     elements of a ``dtype`` that is named have to be aligned to their size.
 
     ``dtype``, ``shape`` and ``size`` say what is accepted of all tensors, or in a dict
-    by parameter or a list by position of each; None accepts all. ``shape`` has a length
-    for each dimension, as in ``"n 3"``: a number, or a name, which stands for one
-    length in all tensors of the call. A name that an argument has is that argument's
-    value. ``"..."`` stands for any dimensions, the same ones wherever it is; ``"same"``
-    is that alone. ``size`` is how many elements, of the tensor's dtype, the kernel
-    touches, as in ``"2*n"``: tensors with fewer are refused, those with more are not,
-    as a kernel that takes a count need not touch all. Calls with either take 5 µs
-    more.
+    by parameter or a list by position of each; None accepts all, and a tensor beyond a
+    list is refused. ``shape`` has a length for each dimension, as in ``"n 3"``: a
+    number, or a name, which stands for one length in all tensors of the call. A name
+    that an argument has is that argument's value. ``"..."`` stands for any dimensions,
+    the same ones wherever it is; ``"same"`` is that alone. ``size`` is how many
+    elements, of the tensor's dtype, the kernel touches, as in ``"2*n"``: tensors with
+    fewer are refused, those with more are not, as a kernel that takes a count need not
+    touch all. Calls with either take 5 µs more.
 
     ``devices="any"`` accepts tensors of several devices, and of the CPU with others;
     pinned and managed memory is accepted with every device.

@@ -28,8 +28,8 @@ fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(method.filter(|method| !method.is_none()))
 }
 
-/// The array that a call of the method of `x` returns, checked if `x` has a `dtype`, and whether it is a copy: it owns its
-/// memory, and nobody else has it.
+/// The array that a call of the method of `x` returns, and whether it is a copy: it owns its memory, and nobody else has
+/// it. One of other numbers than those of the `dtype` of `x` is refused.
 fn array(
     x: &Bound<'_, PyAny>,
     method: &Bound<'_, PyAny>,
@@ -45,23 +45,14 @@ fn array(
             type_name(&array.get_type())
         )));
     }
-    check(x, dtype, &array)?;
-    Ok((numpy::snapshot(&array)?, is_ours))
-}
-
-/// Refuses an array of other numbers than those of `x`, by its `dtype`, if it has one.
-fn check(
-    x: &Bound<'_, PyAny>,
-    dtype: Option<&Bound<'_, PyAny>>,
-    array: &Bound<'_, PyAny>,
-) -> PyResult<()> {
     let made = array.getattr(intern!(x.py(), "dtype"))?;
-    let Some(dtype) = dtype.filter(|dtype| !dtype.is_none() && !dtype.is(&made)) else {
-        return Ok(());
-    };
-    let why = python(x.py(), MODULE, "refusal", (x, dtype, made))?;
-    let why: Option<String> = why.extract()?;
-    why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
+    if let Some(dtype) = dtype.filter(|dtype| !dtype.is_none() && !dtype.is(&made)) {
+        let why = python(x.py(), MODULE, "refusal", (x, dtype, made))?;
+        if let Some(why) = why.extract::<Option<String>>()? {
+            return Err(PyBufferError::new_err(why));
+        }
+    }
+    Ok((numpy::snapshot(&array)?, is_ours))
 }
 
 /// What a function of `python/dlx/_libraries/array_method.py` answers about `x`.

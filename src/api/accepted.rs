@@ -32,9 +32,9 @@ struct Each {
     alignment: usize,
 }
 
-/// Where no tensor is accepted: this dtype, with as many lanes as the place of the reason.
+/// Where no tensor is accepted: this code, and as many bits as the place of the reason.
 const NO_TENSOR: DLDataTypeCode = DLDataTypeCode(u8::MAX);
-const WHY: [&str; 2] = [
+const REASONS: [&str; 2] = [
     "the function takes a number there; pass x.item()",
     "a list in dtype, shape or size ends before it; list one for each tensor by position, None for any, or name them in \
      a dict",
@@ -86,13 +86,8 @@ impl Accepted {
         let own = "let the kernel write to dlx.empty(shape, dtype), and copy that to out";
         let remedy = |read: &str| String::from(if is_out { own } else { read });
         let Each { dtype, alignment } = self.each[index];
-        if let Some(DLDataType {
-            code: NO_TENSOR,
-            lanes,
-            ..
-        }) = dtype
-        {
-            let why = WHY[usize::from(lanes)];
+        if let Some(none) = dtype.filter(|dtype| dtype.code == NO_TENSOR) {
+            let why = REASONS[usize::from(none.bits)];
             return Err(Error::refused(format!("it is a tensor, and {why}")));
         }
         if let Some(accepted) = dtype
@@ -160,16 +155,9 @@ impl Accepted {
 /// The dtypes that `count` tensors may have.
 fn dtypes(dtype: Option<&Bound<'_, PyAny>>, count: usize) -> PyResult<Vec<Option<DLDataType>>> {
     let one = |dtype: Bound<'_, PyAny>| {
-        let py = dtype.py();
-        for (lanes, reason) in (0..).zip([py.NotImplemented(), py.Ellipsis()]) {
-            if dtype.is(&reason) {
-                let code = NO_TENSOR;
-                return Ok(Some(DLDataType {
-                    code,
-                    bits: 0,
-                    lanes,
-                }));
-            }
+        let reasons = [dtype.py().NotImplemented(), dtype.py().Ellipsis()];
+        if let Some(at) = reasons.iter().position(|reason| dtype.is(reason)) {
+            return Ok(Some(dtype::scalar(NO_TENSOR, at as u8)));
         }
         let named = (!dtype.is_none()).then_some(dtype);
         named.map(|dtype| DType::of(&dtype)).transpose()

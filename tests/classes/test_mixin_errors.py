@@ -360,6 +360,22 @@ class Missing(dlx.ExchangeMixin, exchange="dat"):
         vars(self).update(attributes)
 
 
+class Delegating(Missing, exchange="dat"):
+    """One that asks what it holds for what it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Ask the array."""
+        return getattr(vars(self)["data"], name)
+
+
+class Loading(dlx.ExchangeMixin, exchange="dat"):
+    """One that says itself what is wrong."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Say it."""
+        raise AttributeError(f"load() makes {name}")
+
+
 class Computed(dlx.ExchangeMixin, exchange="data"):
     """A class whose attribute lacks another."""
 
@@ -380,7 +396,8 @@ READERS: dict[str, Any] = {
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_a_wrong_name_in_exchange_is_said_with_those_that_are_there(read: Any) -> None:
     """docs/classes.md: the attribute is looked up at each export."""
-    for x in (Slotted(), Missing(data=1, unit="m")):
+    delegating = Delegating(data=np.ones(3), unit="m")
+    for x in (Slotted(), Missing(data=1, unit="m"), delegating):
         with pytest.raises(AttributeError) as missing:
             read(x)
         assert str(missing.value) == (
@@ -388,6 +405,13 @@ def test_a_wrong_name_in_exchange_is_said_with_those_that_are_there(read: Any) -
             "have; it has 'data', 'unit'; did you mean 'data'?"
         )
         assert missing.value.name == "dat"
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_what_a_class_says_of_an_attribute_is_passed_on(read: Any) -> None:
+    """It knows more."""
+    with pytest.raises(AttributeError, match=r"^load\(\) makes dat"):
+        read(Loading())
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)

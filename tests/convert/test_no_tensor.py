@@ -37,11 +37,6 @@ def pydata(name: str) -> Any:
     return getattr(sparse, name).from_numpy(np.eye(2))
 
 
-def of_torch(layout: str) -> Any:
-    """Return a sparse tensor of torch."""
-    return getattr(requires("torch").eye(2), layout)()
-
-
 MADE: dict[str, Any] = {
     "stand-in": Sparse,
     "COO": lambda: pydata("COO"),
@@ -50,8 +45,6 @@ MADE: dict[str, Any] = {
     "in xarray": lambda: requires("xarray").DataArray(pydata("COO")),
     "scipy": lambda: requires("scipy.sparse").csr_array(np.eye(2)),
     "matrix of scipy": lambda: requires("scipy.sparse").coo_matrix(np.eye(2)),
-    "sparse_coo": lambda: of_torch("to_sparse"),
-    "sparse_csr": lambda: of_torch("to_sparse_csr"),
     "strings": lambda: np.array(["a"]),
     "objects": lambda: np.array([1, "a"], object),
     "dates": lambda: np.array(["2026-11-28"], "M8[D]"),

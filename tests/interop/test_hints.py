@@ -33,6 +33,16 @@ CASES = [
         "file['a'] = [1, 2]; x = file['a']",
         "[1, 2]",
     ),
+    *(
+        (
+            "h5py",
+            "numpy, name = np, 'f0'; "
+            "file = h5py.File('x', 'w', driver='core', backing_store=False); "
+            f"file['a'] = {what}; x = file['a']",
+            "[1, 0]",
+        )
+        for what in ("['b', 'a']", "[b'b', b'a']", "np.array([(1,), (0,)], 'i4,')")
+    ),
     ("tensorflow", "tf = tensorflow; x = tf.Variable([1, 2])", "[1, 2]"),
     (
         "tensorflow",

@@ -341,7 +341,7 @@ def test_a_list_has_a_dtype_for_each_position() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"dtype": ["f4"]}, {"shape": ["n"]}, {"size": ["n"], "dtype": "f4"}],
+    [{"dtype": ["f4"]}, {"shape": ["m 3"]}, {"size": ["n"], "dtype": "f4"}],
     ids=repr,
 )
 def test_a_tensor_beyond_a_list_is_refused(options: Any) -> None:

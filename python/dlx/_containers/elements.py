@@ -129,13 +129,12 @@ def of(x: Any) -> str | None:
 def must_be_dense(x: Any) -> bool:
     """Whether the library of an array gives it all elements, in rows of one length.
 
-    In awkward they may be of any, and sparse arrays lack elements.
+    In awkward they may be of any, and arrays of sparse lack elements.
     """
     library = type(x).__module__.partition(".")[0]
     if library == "xarray":
         return must_be_dense(getattr(x, "data", None))
-    is_sparse = str(getattr(x, "layout", "")).startswith("torch.sparse")
-    return library not in ("awkward", "sparse") and not is_sparse
+    return library not in ("awkward", "sparse")
 
 
 # By Arrow's format strings; the first that begins so counts.

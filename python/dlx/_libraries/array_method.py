@@ -171,5 +171,6 @@ def misses(x: Any) -> bool:
         return False
     # The array of a column of pandas answers by no other column.
     by_array = name == "isna" and hasattr(type(x), "array")
-    ask = getattr(x.array if by_array else x, name)
-    return bool(numpy.any(numpy.asarray(ask() if callable(ask) else ask)))
+    found = getattr(x.array if by_array else x, name)
+    found = found() if callable(found) else found
+    return bool(found if type(found) is int else numpy.any(numpy.asarray(found)))

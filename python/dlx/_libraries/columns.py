@@ -102,6 +102,14 @@ _AWKWARD = {
     "": "x.to_numpy() if rows are of one length, awkward.flatten(x) if not, x['name'] "
     "of fields, or awkward.fill_none(x, value)",
 }
+_CODES = "numpy.unique(x[...], return_inverse=True)[1], a number for each"
+_H5PY = {
+    "strings": _CODES,
+    "bytes": _CODES,
+    "Python objects": f"{_CODES} if they are strings, or x[i], one by one",
+    "fields": "x[name]",
+    "": "x[...]",
+}
 _KINDS = (
     ("pandas", "DataFrame", "table", _PANDAS),
     ("pandas", "Series", "column", _PANDAS),
@@ -116,6 +124,7 @@ _KINDS = (
     ("xarray", "DataArray", "wrapped array", _XARRAY),
     ("xarray", "Variable", "wrapped array", _XARRAY),
     ("awkward", "Array", "array of awkward", _AWKWARD),
+    ("h5py", "Dataset", "dataset in a file", _H5PY),
 )
 
 

@@ -56,7 +56,6 @@ _CLASSES = (
     ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
     ("sparse", "SparseArray", "is sparse; pass x.todense()"),
     ("dask.array", "Array", "is not computed yet; pass x.compute()"),
-    ("h5py", "Dataset", "is in a file; pass x[...]"),
     ("tinygrad", "Tensor", "has no DLPack; pass x.numpy()"),
 )
 
@@ -94,7 +93,7 @@ def tensor(x: Any) -> str | None:
         )
     if isinstance(x, (bool, int, float, complex)):
         return "it is a Python number; pass numpy.asarray(x)"
-    if isinstance(x, str):
+    if isinstance(x, str) and not hasattr(x, "dtype"):
         return "expected a tensor; a str holds no numbers"
     return _container(x)
 

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["define_export"]
+__all__ = ["define_export", "missing"]
 
 
 def define_export(
@@ -29,10 +29,10 @@ def define_export(
         def __dlx_export__(self: object) -> object:
             try:
                 return getattr(self, exchange)
-            except AttributeError:
-                if (missing := _missing(self, exchange)) is None:
+            except AttributeError as error:
+                if (other := missing(self, exchange, error)) is None:
                     raise
-                raise missing from None
+                raise other from None
 
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
@@ -52,18 +52,24 @@ def define_export(
         )
 
 
-def _missing(x: object, exchange: str) -> AttributeError | None:
+def missing(x: object, exchange: str, error: Exception) -> AttributeError | None:
     """Return the error for an instance without the attribute that it exports.
 
-    None if the class decides what that is.
+    None if the class decides what that is, and has said so in this ``error``.
     """
     from difflib import get_close_matches
     from types import MemberDescriptorType
 
+    if not isinstance(error, AttributeError):
+        return None
     spaces = [vars(base) for base in type(x).__mro__]
     found = [space[exchange] for space in spaces if exchange in space]
     is_slot = bool(found) and isinstance(found[0], MemberDescriptorType)
-    if (found and not is_slot) or any("__getattr__" in space for space in spaces):
+    # A `__getattr__` that only asks what the instance holds says nothing of it.
+    is_of_inner = error.name == exchange and error.obj is not x
+    is_asked = any("__getattr__" in space for space in spaces)
+    is_asked |= type(x).__getattribute__ is not object.__getattribute__
+    if (found and not is_slot) or (is_asked and not is_of_inner):
         return None
     there = [name for name in state_of(x) if isinstance(name, str)]
     close = get_close_matches(exchange, there, 1)

@@ -112,14 +112,14 @@ pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool
     Ok(ndarray.is_some_and(|ndarray| has_layout(class.py(), ndarray)))
 }
 
-/// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.
-pub(crate) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// Whether `x` is a NumPy scalar of time, of text, or with fields.
+pub(crate) fn is_no_number(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();
     if is_in_type(class.as_type_ptr(), intern!(x.py(), "__array_interface__")) == Some(false) {
         return Ok(false);
     }
     let is = |name| Ok::<_, PyErr>(static_base(&class, "numpy", name)?.is_some());
-    Ok(is("datetime64")? || is("timedelta64")?)
+    Ok(is("datetime64")? || is("timedelta64")? || is("str_")? || is("void")?)
 }
 
 /// `numpy.ndarray`, if `class` is it or a subclass.

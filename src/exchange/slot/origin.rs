@@ -14,7 +14,7 @@ use pyo3::types::{PyString, PyType};
 
 use super::Slot;
 use crate::cpython::call::call_method_with;
-use crate::cpython::lookup::{is_subtype, lacks, looks_up_as_usual};
+use crate::cpython::lookup::{is_subtype, looks_up_as_usual};
 use crate::cpython::modules::python;
 use crate::types::error::type_name;
 
@@ -84,7 +84,7 @@ impl Origin {
                 let name = name.bind(object.py());
                 object
                     .getattr(name)
-                    .or_else(|error| missing(object, name, error))
+                    .map_err(|error| missing(object, name, error))
             }
             _ => self.compute(object),
         }
@@ -96,7 +96,9 @@ impl Origin {
         let py = object.py();
         match self {
             Self::Attribute { name, .. } => {
-                nested(&object.get_type(), || object.getattr(name.bind(py)))
+                let name = name.bind(py);
+                nested(&object.get_type(), || object.getattr(name))
+                    .map_err(|error| missing(object, name, error))
             }
             Self::Method => exported(object),
             Self::Itself { .. } => Ok(object.clone()),
@@ -125,21 +127,15 @@ fn exported<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// The method says what is there instead of an attribute, if no code of the class has run.
+/// The error that says what is there instead of an attribute; `error` itself if the class has said more.
 #[cold]
 #[inline(never)]
-fn missing<'py>(
-    object: &Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-    error: PyErr,
-) -> PyResult<Bound<'py, PyAny>> {
-    if lacks(
-        &object.get_type(),
-        &[name, intern!(object.py(), "__getattr__")],
-    ) {
-        return exported(object);
+fn missing(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, error: PyErr) -> PyErr {
+    let said = (object, name, error.value(object.py()));
+    match python(object.py(), "dlx._mixin.definition", "missing", said) {
+        Ok(found) if !found.is_none() => PyErr::from_value(found),
+        _ => error,
     }
-    Err(error)
 }
 
 /// Runs code of a class that may recurse into dlx, up to a depth that fits on any thread's stack.

@@ -99,6 +99,18 @@ def test_a_type_that_dlpack_has_not_is_refused(
         dlx.from_dlpack(np.zeros(shape, dtype), copy=copy)
 
 
+@pytest.mark.parametrize("dtype", ["U3", "M8[s]", "m8[s]", "i4,f8", "V3"])
+def test_a_scalar_is_refused_in_the_words_of_an_array(dtype: str) -> None:
+    """R63: none of letters of a protocol."""
+    x = np.zeros((), dtype)
+    words = []
+    for each in (x, x[()]):
+        with pytest.raises(BufferError) as refused:
+            dlx.from_dlpack(each)
+        words.append(str(refused.value))
+    assert words[0] == words[1]
+
+
 @pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
 def test_a_structured_array_is_refused_and_its_fields_are_not(kind: type[Any]) -> None:
     """R63, R92: a field has strides that suit its itemsize."""

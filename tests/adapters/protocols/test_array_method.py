@@ -155,7 +155,7 @@ def test_a_copy_that_belongs_to_nobody_else_is_made_once() -> None:
     """It may be all of a file."""
     x = Copying(np.arange(3.0))
     dlx.from_dlpack(x)
-    assert x.asked == [False, None]
+    assert x.asked == [None]
 
 
 def test_the_array_keeps_the_memory_alive() -> None:

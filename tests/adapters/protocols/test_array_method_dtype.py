@@ -176,3 +176,17 @@ def test_what_dask_computes_is_taken() -> None:
     """Its dtype is NumPy's."""
     da = requires("dask.array")
     assert dlx.from_dlpack(da.ones(3, dtype="i4")).tolist() == [1, 1, 1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_dask_computes_once_and_warns_of_nothing() -> None:
+    """It warns of ``copy=False``, and computes all the same."""
+    da, count = requires("dask.array"), []
+
+    def block(x: Any) -> Any:
+        count.append(1)
+        return x + 1
+
+    x = da.from_array(np.zeros(3)).map_blocks(block, dtype="f8", meta=np.zeros(0))
+    assert dlx.convert(x, np).tolist() == [1, 1, 1]
+    assert len(count) == 1
