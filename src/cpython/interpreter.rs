@@ -54,6 +54,18 @@ impl Drop for Pending<'_> {
 /// Runs a release with the pending exception, if any, saved; usually there is none.
 #[inline(always)]
 pub(crate) fn quietly(py: Python<'_>, let_go: impl FnOnce()) {
+    // SAFETY: `py` proves attachment.
+    if unsafe { ffi::PyErr_Occurred() }.is_null() {
+        let_go();
+        report_raised(py);
+    } else {
+        with_pending(py, let_go);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
     let _pending = Pending::save(py);
     let_go();
     report_raised(py);
