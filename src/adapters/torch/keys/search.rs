@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::{Layout, Records, pointer, word};
-use crate::adapters::torch::TORCH;
+use crate::adapters::torch::{TORCH, own};
 use crate::adapters::versions::words_at;
 use crate::cpython::modules::python;
 
@@ -101,7 +101,9 @@ impl Layout {
         let size = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
         // SAFETY: the size of the class of all samples.
         let found = unsafe { Self::fitting(&samples, size, &memory) };
-        let Some(found) = found else { return Ok(None) };
+        let (Some(found), Some(dict)) = (found, own::dict(torch, class)?) else {
+            return Ok(None);
+        };
         let made = |backend| {
             python(py, TORCH, "key_sets", (torch, backend))?.extract::<Option<[u64; 2]>>()
         };
@@ -110,7 +112,11 @@ impl Layout {
             (Some(proof), Some(cuda)) if proof == cpu => [cpu, cuda],
             _ => found.plain,
         };
-        Ok(Some(Self { plain, ..found }))
+        Ok(Some(Self {
+            plain,
+            dict,
+            ..found
+        }))
     }
 
     /// The only layout that fits the samples.
@@ -165,6 +171,7 @@ impl Layout {
         };
         (has_tangents && !samples.iter().any(lies)).then(|| Self {
             tensor_impl,
+            dict: 0,
             keys: keys * WORD,
             number: number * 2,
             autograd: autograd * WORD,
