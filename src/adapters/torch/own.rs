@@ -11,7 +11,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use super::keys::only;
 use crate::adapters::versions::words_at;
 use crate::cpython::lookup::is_method_of_class;
 
@@ -65,4 +64,9 @@ fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Ve
 #[inline(never)]
 pub(super) fn is_overridden(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_method_of_class(tensor, intern!(tensor.py(), "__dlpack__"))? != Some(true))
+}
+
+/// The only item; several would mean an ambiguous search.
+pub(super) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    items.next().filter(|_| items.next().is_none())
 }

@@ -27,7 +27,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::{Layout, Records, pointer, word};
-use crate::adapters::torch::{TORCH, own};
+use crate::adapters::torch::TORCH;
+use crate::adapters::torch::own::{dict, only};
 use crate::adapters::versions::words_at;
 use crate::cpython::modules::python;
 
@@ -101,7 +102,7 @@ impl Layout {
         let size = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
         // SAFETY: the size of the class of all samples.
         let found = unsafe { Self::fitting(&samples, size, &memory) };
-        let (Some(found), Some(dict)) = (found, own::dict(torch, class)?) else {
+        let (Some(found), Some(dict)) = (found, dict(torch, class)?) else {
             return Ok(None);
         };
         let made = |backend| {
@@ -213,9 +214,4 @@ fn records() -> Option<Records> {
 fn half(words: &[u64], at: usize) -> u16 {
     let (bytes, from) = (words[at / 4].to_ne_bytes(), at % 4 * 2);
     u16::from_ne_bytes([bytes[from], bytes[from + 1]])
-}
-
-/// The only item; several would mean an ambiguous search.
-pub(crate) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
-    items.next().filter(|_| items.next().is_none())
 }
