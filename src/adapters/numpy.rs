@@ -13,11 +13,14 @@ mod strides;
 use std::ffi::{c_char, c_int};
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::cpython::lookup::is_subtype;
+use crate::cpython::lookup::{is_subtype, known_base};
 use crate::tensor::checked::{self, Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer, read_only};
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -188,4 +191,21 @@ fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
     // SAFETY: the layout of dtypes is known with that of arrays (S9).
     let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
     element::of(descr, fields.type_num, fields.byteorder as u8)
+}
+
+/// The dtype of a `numpy.dtype` in native byte order; `None` for any other object, and for what DLPack lacks.
+pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
+    static DTYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let (py, class) = (spec.py(), spec.get_type());
+    let base = known_base(
+        &DTYPE,
+        &class,
+        intern!(py, "newbyteorder"),
+        ("numpy", "dtype"),
+    )?;
+    if base.is_none() || !spec.getattr(intern!(py, "isnative"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let number = spec.getattr(intern!(py, "num"))?.extract()?;
+    Ok(element::of(spec.as_borrowed(), number, b'=').ok())
 }
