@@ -350,7 +350,7 @@ def test_a_tensor_beyond_a_list_is_refused(options: Any) -> None:
     assert "ends before it; list one for each tensor by position, None for any" in text
     assert notes == ["argument out of kernel"]
     assert dlx.launcher(kernel, **options)(F4, 0, 1)
-    named = {
+    named: dict[str, Any] = {
         option: [*value, None] if isinstance(value, list) else value
         for option, value in options.items()
     }
