@@ -11,6 +11,7 @@ pub(crate) mod bytes;
 pub(crate) mod capsule;
 pub(crate) mod checked;
 pub(crate) mod device_memory;
+pub(crate) mod element;
 pub(crate) mod held_buffer;
 pub(crate) mod indexing;
 pub(crate) mod managed;

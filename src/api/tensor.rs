@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
-use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyFloat, PyInt, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, PyTuple};
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -18,7 +18,7 @@ use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, bytes, indexing, repr};
+use crate::tensor::{array_interface, buffer, bytes, element, indexing, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -260,8 +260,8 @@ impl Tensor {
     /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.
     ///
     /// Raises ``BufferError`` for memory that is not on the CPU, and for dtypes that Python has no number for.
-    fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        values(slf, "listed", (slf,))
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        element::list(py, self.snapshot()?)
     }
 
     /// Return the bytes of the elements in row-major order; ``BufferError`` for memory that is not on the CPU.
@@ -320,25 +320,25 @@ impl Tensor {
         repr::of(slf)
     }
 
-    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        values(slf, "number", (slf,))?.is_truthy()
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        element::number(py, self.snapshot()?)?.is_truthy()
     }
 
-    fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        values(slf, "index", (slf,))
+    fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        element::integer(py, self.snapshot()?)
     }
 
-    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        values(slf, "real", (slf, slf.py().get_type::<PyInt>()))
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        element::real(py, "an int", self.snapshot()?)?.call_method0("__int__")
     }
 
-    fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        values(slf, "real", (slf, slf.py().get_type::<PyFloat>()))
+    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
+        element::real(py, "a float", self.snapshot()?)?.extract()
     }
 
     /// The value of a tensor of one element.
-    fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let number = values(slf, "number", (slf,))?;
-        slf.py().get_type::<PyComplex>().call1((number,))
+    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let number = element::number(py, self.snapshot()?)?;
+        py.get_type::<PyComplex>().call1((number,))
     }
 }
