@@ -28,7 +28,7 @@ use crate::tensor::snapshot::Source;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
-use crate::types::error::{Shown, bad_integers, type_name};
+use crate::types::error::{Shown, bad_integers, is_urgent, type_name};
 use crate::types::layout::Integers;
 
 /// Import ``x`` as a `Tensor` that shares its memory.
@@ -129,6 +129,13 @@ fn recorded<'py>(
 #[pyo3(signature = (x, /))]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!numpy::lacks_numbers(x) && is_of_tensors(x)?)
+}
+
+/// Whether `x`, which was refused by this error, is a tensor in no library.
+#[cold]
+pub(crate) fn is_no_tensor(x: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
+    let ask = || python(x.py(), "dlx._containers.tree", "has_no_numbers", (x,));
+    Ok(!is_urgent(x.py(), error) && ask()?.is_truthy()?)
 }
 
 /// As [`is_tensor`], by the class alone: also for arrays of strings, which a kernel is not given.

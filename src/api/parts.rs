@@ -1,13 +1,11 @@
-//! A tensor as a sequence: its parts along the first dimension, that they are compared with nothing, and its values.
+//! A tensor as a sequence: its parts along the first dimension, and that they are compared with nothing.
 
-use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
 
-use crate::cpython::modules::python;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
@@ -47,14 +45,4 @@ pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyRe
         ));
     }
     Ok(py.NotImplemented())
-}
-
-/// Elements as numbers of Python, which has code for that, of a tensor whose memory can still be read.
-pub(super) fn values<'py>(
-    tensor: &Bound<'py, Tensor>,
-    function: &str,
-    arguments: impl PyCallArgs<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    tensor.get().snapshot()?;
-    python(tensor.py(), "dlx._containers.values", function, arguments)
 }

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, Py
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Use;
-use crate::api::parts::{compared, first_extent, iterator, values};
+use crate::api::parts::{compared, first_extent, iterator};
 use crate::cpython::modules::python;
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;

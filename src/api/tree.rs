@@ -17,10 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::api::entry::Builtin;
-use crate::api::from_dlpack::is_tensor;
+use crate::api::from_dlpack::{is_no_tensor, is_tensor};
 use crate::cpython::call::call_with;
 use crate::import::ladder::is_plain;
-use crate::types::error::{is_urgent, type_name};
+use crate::types::error::type_name;
 
 /// An object that the walk has come to.
 struct Met {
@@ -89,8 +89,8 @@ struct Walk<'a, 'py> {
     made: Option<&'a Bound<'py, PyList>>,
 }
 
-/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves, and to tensors that ``leaf`` refuses,
-/// unless it is None; to numbers and text only if it is ``leaf`` as well.
+/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves, and to what has no numbers and ``leaf``
+/// refuses, unless it is None; to numbers and text only if it is ``leaf`` as well.
 ///
 /// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
 /// argument. ``odd`` has three functions for containers other than exact lists, tuples and dicts: what one holds, a list,
@@ -162,12 +162,12 @@ impl<'py> Walk<'_, 'py> {
         Ok(self.changed(tree).unwrap_or(tree).clone())
     }
 
-    /// Maps what `leaf` refused: it may have no numbers.
+    /// Maps what `leaf` refused, if it has no numbers: else another answer would hide the error.
     #[cold]
     #[inline(never)]
     fn refused(&self, x: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
         match self.other {
-            Some(other) if !other.is(self.leaf) && !is_urgent(x.py(), &error) => {
+            Some(other) if !other.is(self.leaf) && is_no_tensor(x, &error)? => {
                 call_with(other, &[x])
             }
             _ => Err(error),

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::adapters::torch;
+use crate::api::from_dlpack::is_no_tensor;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
@@ -22,7 +23,6 @@ use crate::cpython::lookup::is_subtype;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::import::ladder::is_plain;
 use crate::import::view::lend_unordered;
-use crate::types::error::is_urgent;
 use crate::types::{device, dtype};
 
 use kind::Known;
@@ -181,9 +181,12 @@ impl Bridged {
             } else {
                 match self.converted(x, to) {
                     Ok(converted) => converted,
-                    Err(error) if is_urgent(py, &error) => return Err(error),
-                    // It may have no numbers, or be no tensor any more: the slow path decides.
-                    Err(_) => break,
+                    // Its class is known by instances that were tensors.
+                    Err(error) if is_no_tensor(x, &error)? => break,
+                    Err(error) => {
+                        let at = position.into_pyobject(py)?.into_any().unbind();
+                        return self.noted(error, at, py);
+                    }
                 }
             });
             let kind = kind.get_or_insert(known);
@@ -248,21 +251,31 @@ impl Bridged {
         let py = value.py();
         let Kind { to, known, .. } = kind.get();
         let to = to.bind(py);
-        let class = value.get_type_ptr();
-        let is_known = known.get().0.get(class).is_some();
-        if (is_known && is_subtype(class, to)) || (!is_known && is_plain(&value)) {
-            return Ok(value);
-        }
-        if is_known {
-            match self.converted(&value, like.unwrap_or(to.as_any())) {
-                Err(error) if !is_urgent(py, &error) => {}
-                made => return made,
+        match known.get().0.get(value.get_type_ptr()) {
+            Some(_) if is_subtype(value.get_type_ptr(), to) => Ok(value),
+            Some(_) => {
+                let to = like.unwrap_or(to.as_any());
+                match self.converted(&value, to) {
+                    Err(error) if is_no_tensor(&value, &error)? => Ok(value),
+                    made => made.or_else(|error| self.noted(error, py.None(), py)),
+                }
+            }
+            None if is_plain(&value) => Ok(value),
+            None => {
+                let name = intern!(py, "convert_result");
+                self.arguments
+                    .bind(py)
+                    .call_method1(name, (kind, like, value))
             }
         }
-        let name = intern!(py, "convert_result");
-        self.arguments
-            .bind(py)
-            .call_method1(name, (kind, like, value))
+    }
+
+    /// `error`, with a note that names the argument at a position, or the result.
+    #[cold]
+    fn noted<T>(&self, error: PyErr, at: Py<PyAny>, py: Python<'_>) -> PyResult<T> {
+        let arguments = self.arguments.bind(py);
+        arguments.call_method1(intern!(py, "note"), (error.value(py), at))?;
+        Err(error)
     }
 }
 
