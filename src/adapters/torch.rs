@@ -30,6 +30,7 @@ use crate::cpython::lookup::known_base;
 use crate::cpython::modules::{loaded_class, python};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
+pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
 use questions::{ask, ask_python, is_byte};
 pub(crate) use refusal::{explain, outside};
@@ -125,7 +126,7 @@ pub(crate) fn kind(class: &Bound<'_, PyType>) -> PyResult<Option<TorchClass>> {
 
 /// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
 pub(crate) fn is_overridden(guards: &Guards, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(!guards.has_no_own(x) && own::is_overridden(x)?)
+    Ok(!guards.own.is_absent(x) && own::is_overridden(x)?)
 }
 
 /// Whether `x` is a torch tensor with a `__dlpack__` of its own, which no tensor that is made of it has.

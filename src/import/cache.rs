@@ -48,6 +48,8 @@ struct Known {
     way: Way,
     /// The type as it was when this was found.
     version: Version,
+    /// Where an object of the type may decide otherwise, if it can.
+    own: Option<torch::Own>,
 }
 
 impl Known {
@@ -101,12 +103,9 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let known = CACHE.get(x.get_type_ptr())?;
-    // A tensor of torch may decide otherwise.
-    let is_usual = match &known.way {
-        Way::Table(_, Some(guards)) => guards.has_no_own(x),
-        _ => true,
-    };
-    if is_usual && known.version.holds(x.get_type_ptr()) {
+    let is_still =
+        known.version.holds(x.get_type_ptr()) && known.own.is_none_or(|own| own.is_absent(x));
+    if is_still {
         Some(&known.way)
     } else {
         again(x, known)
@@ -270,7 +269,11 @@ fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
 }
 
 fn remember(class: &Bound<'_, PyType>, version: Version, way: Way) {
-    CACHE.add(class, Known { way, version });
+    let own = match &way {
+        Way::Table(_, Some(guards)) => Some(guards.own),
+        _ => None,
+    };
+    CACHE.add(class, Known { way, version, own });
 }
 
 /// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of

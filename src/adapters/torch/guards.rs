@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
+use super::own::Own;
 use super::questions::{ask, ask_python, get, is_byte};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
@@ -21,21 +22,15 @@ use crate::types::{device, dtype, layout};
 #[derive(Clone, Copy)]
 pub(crate) struct Guards {
     layout: Option<Layout>,
+    pub(crate) own: Own,
 }
 
 impl Guards {
     pub(super) fn of(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Self> {
         Ok(Self {
             layout: layout(torch, class)?,
+            own: own(torch, class)?,
         })
-    }
-
-    /// Whether only the class of `tensor` certainly decides.
-    #[inline(always)]
-    pub(crate) fn has_no_own(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        // SAFETY: as in `found`.
-        let has_none = |layout: Layout| unsafe { layout.has_no_dict(tensor) };
-        self.layout.is_some_and(has_none)
     }
 
     /// What the struct of `tensor` shows.
@@ -233,18 +228,33 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
     Python::attach(|_| ask().unwrap_or((0, 0)))
 }
 
-/// The layout of torch's tensors, found once per process; `None` with `DLX_TORCH_FAST=0`.
+/// The layout of torch's tensors, found once per process.
 fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
     static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
-    let search = || {
-        if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
-            return Ok(None);
-        }
-        match Layout::find(torch, class) {
-            // The search may fail under a torch mode that makes other tensors.
-            Err(error) if error.is_instance_of::<PyException>(torch.py()) => Ok(None),
-            found => found,
-        }
-    };
-    LAYOUT.get_or_try_init(torch.py(), search).copied()
+    let found = LAYOUT.get_or_try_init(torch.py(), || {
+        searched(torch.py(), || Layout::find(torch, class))
+    });
+    found.copied()
+}
+
+/// Where tensors of `class`, which is `torch.Tensor`, and Parameters show attributes of their own, found once per process.
+fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Own> {
+    static OWN: PyOnceLock<Own> = PyOnceLock::new();
+    let found = OWN.get_or_try_init(torch.py(), || {
+        let found = searched(torch.py(), || Own::find(torch, class))?;
+        Ok(found.unwrap_or_else(Own::unknown))
+    });
+    found.copied()
+}
+
+/// The result of a search, `None` with `DLX_TORCH_FAST=0`.
+fn searched<T>(py: Python<'_>, find: impl FnOnce() -> PyResult<Option<T>>) -> PyResult<Option<T>> {
+    if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+        return Ok(None);
+    }
+    match find() {
+        // The search may fail under a torch mode that makes other tensors.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        found => found,
+    }
 }

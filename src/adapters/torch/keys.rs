@@ -8,13 +8,13 @@ mod search;
 
 use pyo3::prelude::*;
 
+pub(super) use search::only;
+
 /// The offsets of these words in bytes, and the key sets of plain tensors.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
     /// In the Python object: the pointer to the `TensorImpl`.
     tensor_impl: usize,
-    /// From the Python object: the pointer to its dict, or NULL.
-    dict: isize,
     /// In the `TensorImpl`: the dispatch key set.
     keys: usize,
     /// In the `TensorImpl`: the `ScalarType`.
@@ -56,20 +56,6 @@ impl Layout {
     unsafe fn tensor_impl(self, tensor: &Bound<'_, PyAny>) -> *const u8 {
         // SAFETY: a live tensor with that layout, as the caller promises.
         pointer(unsafe { word(tensor.as_ptr().cast_const().cast(), self.tensor_impl) })
-    }
-
-    /// Whether `tensor` has no attributes of its own.
-    ///
-    /// # Safety
-    ///
-    /// `tensor` has the layout of the type that [`Self::find`] examined.
-    #[inline(always)]
-    pub(super) unsafe fn has_no_dict(self, tensor: &Bound<'_, PyAny>) -> bool {
-        let object = tensor.as_ptr().cast_const().cast::<u8>();
-        // SAFETY: an object of such a type has this word (S13, torch's layout).
-        let dict = unsafe { object.offset(self.dict) };
-        // SAFETY: as above, and aligned; CPython changes it with the GIL.
-        unsafe { dict.cast::<usize>().read() == 0 }
     }
 
     /// What the words of `tensor` show.

@@ -3,27 +3,57 @@
 //! It is rare, and asking costs more than the export. A tensor without attributes of its own has no dict, which one word
 //! of the object shows; where that lies is found by trial (S13, torch's layout).
 
-#![forbid(unsafe_code)]
-
 use std::fs::File;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use super::keys::only;
 use crate::adapters::versions::words_at;
+use crate::cpython::head;
 use crate::cpython::lookup::is_method_of_class;
+
+/// Where to look.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    /// The bytes from the object to the pointer to its dict.
+    dict: isize,
+}
 
 const WORD: usize = size_of::<usize>();
 /// CPython keeps the dict of an object before the object, or behind its fields.
 const BEFORE: usize = 4 * WORD;
 
-/// The bytes from a tensor of `class`, which is `torch.Tensor`, or a Parameter to the pointer to its dict.
-pub(super) fn dict(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<isize>> {
-    let parameter = torch.getattr("nn")?.getattr("Parameter")?;
-    let in_parameters = places_in(torch, parameter.cast()?)?;
-    let places = places_in(torch, class)?.into_iter();
-    Ok(only(places.filter(|at| in_parameters.contains(at))))
+impl Own {
+    /// Searches in tensors of `class`, which is `torch.Tensor`, and in Parameters.
+    pub(super) fn find(
+        torch: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+    ) -> PyResult<Option<Self>> {
+        let parameter = torch.getattr("nn")?.getattr("Parameter")?;
+        let in_parameters = places_in(torch, parameter.cast()?)?;
+        let places = places_in(torch, class)?.into_iter();
+        let dict = only(places.filter(|at| in_parameters.contains(at)));
+        Ok(dict.map(|dict| Self { dict }))
+    }
+
+    /// For tensors of which nothing is known: the word is the type, which every object has.
+    pub(super) fn unknown() -> Self {
+        Self {
+            dict: (head::size() - WORD) as isize,
+        }
+    }
+
+    /// Whether only the class of `tensor` decides, which is one of the two that [`Self::find`] examined.
+    #[inline(always)]
+    pub(crate) fn is_absent(self, tensor: &Bound<'_, PyAny>) -> bool {
+        let object = tensor.as_ptr().cast_const().cast::<u8>();
+        // SAFETY: an object of such a class has this word (S13).
+        let dict = unsafe { object.offset(self.dict) };
+        // SAFETY: as above, and aligned; CPython changes it with the GIL.
+        unsafe { dict.cast::<usize>().read() == 0 }
+    }
 }
 
 /// Where a tensor of `class` has a word that is NULL as long as it has no attributes, and then points to its dict.
@@ -64,9 +94,4 @@ fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Ve
 #[inline(never)]
 pub(super) fn is_overridden(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_method_of_class(tensor, intern!(tensor.py(), "__dlpack__"))? != Some(true))
-}
-
-/// The only item; several would mean an ambiguous search.
-pub(super) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
-    items.next().filter(|_| items.next().is_none())
 }

@@ -28,7 +28,6 @@ use pyo3::types::PyType;
 
 use super::{Layout, Records, pointer, word};
 use crate::adapters::torch::TORCH;
-use crate::adapters::torch::own::{dict, only};
 use crate::adapters::versions::words_at;
 use crate::cpython::modules::python;
 
@@ -102,9 +101,7 @@ impl Layout {
         let size = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
         // SAFETY: the size of the class of all samples.
         let found = unsafe { Self::fitting(&samples, size, &memory) };
-        let (Some(found), Some(dict)) = (found, dict(torch, class)?) else {
-            return Ok(None);
-        };
+        let Some(found) = found else { return Ok(None) };
         let made = |backend| {
             python(py, TORCH, "key_sets", (torch, backend))?.extract::<Option<[u64; 2]>>()
         };
@@ -113,11 +110,7 @@ impl Layout {
             (Some(proof), Some(cuda)) if proof == cpu => [cpu, cuda],
             _ => found.plain,
         };
-        Ok(Some(Self {
-            plain,
-            dict,
-            ..found
-        }))
+        Ok(Some(Self { plain, ..found }))
     }
 
     /// The only layout that fits the samples.
@@ -172,7 +165,6 @@ impl Layout {
         };
         (has_tangents && !samples.iter().any(lies)).then(|| Self {
             tensor_impl,
-            dict: 0,
             keys: keys * WORD,
             number: number * 2,
             autograd: autograd * WORD,
@@ -214,4 +206,9 @@ fn records() -> Option<Records> {
 fn half(words: &[u64], at: usize) -> u16 {
     let (bytes, from) = (words[at / 4].to_ne_bytes(), at % 4 * 2);
     u16::from_ne_bytes([bytes[from], bytes[from + 1]])
+}
+
+/// The only item; several would mean an ambiguous search.
+pub(crate) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    items.next().filter(|_| items.next().is_none())
 }
