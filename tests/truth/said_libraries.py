@@ -87,10 +87,12 @@ def of_arrow(x: Any) -> Said | None:
         return of_buffer(x)
     if x.null_count or not pa.types.is_primitive(x.type):
         return None
-    if not (pa.types.is_integer(x.type) or pa.types.is_floating(x.type)):
+    is_bits = pa.types.is_boolean(x.type)
+    if not (is_bits or pa.types.is_integer(x.type) or pa.types.is_floating(x.type)):
         return None
     plain = x.to_numpy(zero_copy_only=False)
-    return Said((len(x),), plain.dtype.name, plain.tobytes(), protected=True)
+    # Of bits, only a copy can be shown.
+    return Said((len(x),), plain.dtype.name, plain.tobytes(), protected=not is_bits)
 
 
 def of_pieces(x: Any) -> Said | None:
