@@ -228,7 +228,6 @@ PRODUCERS = [
         " ".join(FLAT),
         flat=True,
         readonly="all",
-        refused={"bool": "BufferError"},
     ),
     Producer(
         "nanoarrow",
