@@ -66,12 +66,14 @@ def test_a_table_costs_no_call_of_python(counted: Any, tensor: Any) -> None:
     """The header asks torch by its C functions."""
     events: list[str] = []
     gc.disable()  # whose callbacks are Python
-    for take in (counted.take, counted.take_typed):
-        take(tensor, tensor, tensor)
-        sys.setprofile(lambda _, event, function: events.append(f"{event} {function}"))
-        take(tensor, tensor, tensor)
-        sys.setprofile(None)
-    gc.enable()
+    try:
+        for take in (counted.take, counted.take_typed):
+            take(tensor, tensor, tensor)
+            sys.setprofile(lambda _, event, fun: events.append(f"{event} {fun}"))
+            take(tensor, tensor, tensor)
+            sys.setprofile(None)
+    finally:
+        gc.enable()
     assert [event for event in events if "take" not in event] == [
         f"c_call {sys.setprofile}"
     ] * 2

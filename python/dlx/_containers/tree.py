@@ -38,8 +38,8 @@ def convert_tree(
     `jax.tree_util` or optree, by the first of these that is imported and knows it.
     Of what a library makes, a pandas Series or an xarray DataArray too, `dlx.convert`
     takes what has numbers. Everything else stays as it is: keys, attrs classes, Python
-    buffers, other mappings, sparse arrays, arrays and columns of strings, dates,
-    categories or objects, tables of several dtypes.
+    buffers, other mappings, arrays of pydata's sparse, arrays and columns of strings,
+    dates, categories or objects, tables of several dtypes.
     With ``strict=True`` only numbers, text, bytes and None do, and their subclasses;
     other leaves that are no tensors go to `dlx.convert` too, which converts or refuses
     them.
