@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
 from support.optional_libraries import requires
-
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor:UserWarning")
 
 
 class Holder(dlx.ExchangeMixin, exchange="held"):
@@ -23,7 +23,6 @@ class Holder(dlx.ExchangeMixin, exchange="held"):
 class Sparse:
     """As an array of pydata's sparse, which refuses to be made dense."""
 
-    __module__ = "sparse.stand_in"
     dtype = np.dtype("float64")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -38,7 +37,7 @@ def pydata(name: str) -> Any:
 
 
 MADE: dict[str, Any] = {
-    "stand-in": Sparse,
+    "stand-in": lambda: Sparse(),
     "COO": lambda: pydata("COO"),
     "GCXS": lambda: pydata("GCXS"),
     "DOK": lambda: pydata("DOK"),
@@ -55,8 +54,12 @@ MADE: dict[str, Any] = {
 
 
 @pytest.fixture(params=MADE)
-def thing(request: pytest.FixtureRequest) -> Any:
+def thing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Each of them."""
+    if request.param == "stand-in":
+        library: Any = ModuleType("sparse")
+        library.SparseArray = Sparse
+        monkeypatch.setitem(sys.modules, "sparse", library)
     return MADE[request.param]()
 
 
@@ -191,3 +194,11 @@ def test_instances_that_export_one_another_are_refused() -> None:
     x.held = x
     with pytest.raises(RecursionError):
         dlx.convert_tree([x], np)
+
+
+def test_an_error_of_a_module_with_the_name_of_a_library_comes_out() -> None:
+    """It is no array of sparse: nothing says that it may stay."""
+    own = type("Array", (Sparse,), {"__module__": "sparse.own"})
+    for tree in ([own()], {"x": Holder(own())}):
+        with pytest.raises(RuntimeError, match="to dense"):
+            dlx.convert_tree(tree, dlx.Tensor)

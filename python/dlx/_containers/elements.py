@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ __all__ = [
     "NUMBERS",
     "ROWS",
     "are_numbers",
+    "is_of",
     "must_be_dense",
     "of",
     "of_dtype",
@@ -126,15 +128,20 @@ def of(x: Any) -> str | None:
         return None
 
 
-def must_be_dense(x: Any) -> bool:
-    """Whether the library of an array gives it all elements, in rows of one length.
+def is_of(x: Any, module: str, name: str) -> bool:
+    """Whether ``x`` is an instance of a class that a module has, if that is loaded."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(x, kind)
 
-    In awkward they may be of any, and arrays of sparse lack elements.
+
+def must_be_dense(x: Any) -> bool:
+    """Whether an array has all elements, in rows of one length, for all dlx knows.
+
+    In awkward rows may be of any length, and arrays of sparse lack elements.
     """
-    library = type(x).__module__.partition(".")[0]
-    if library == "xarray":
-        return must_be_dense(getattr(x, "data", None))
-    return library not in ("awkward", "sparse")
+    if is_of(x, "xarray", "DataArray") or is_of(x, "xarray", "Variable"):
+        return must_be_dense(x.data)
+    return not (is_of(x, "awkward", "Array") or is_of(x, "sparse", "SparseArray"))
 
 
 # By Arrow's format strings; the first that begins so counts.

@@ -139,12 +139,11 @@ def _may_be_array(leaf: object) -> bool:
 
     Arrays of NumPy have no numbers then.
     """
-    from sys import modules
+    from .elements import is_of
 
     if not _has_protocol(leaf) or issubclass(type(leaf), type) or _is_plain(leaf):
         return False
-    known = getattr(modules.get("numpy"), "ndarray", None)
-    return not (isinstance(known, type) and isinstance(leaf, known))
+    return not is_of(leaf, "numpy", "ndarray")
 
 
 def has_no_numbers(leaf: Any) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from .._containers import elements
 from .array_method import misses
 
@@ -136,8 +134,7 @@ _NUMBERS |= dict.fromkeys("fdh", "Float64")
 def advice(x: Any) -> str | None:
     """Say what ``x`` has and what to pass instead; None for another object."""
     for module, name, what, known in _KINDS:
-        kind = getattr(sys.modules.get(module), name, None)
-        if isinstance(kind, type) and isinstance(x, kind):
+        if elements.is_of(x, module, name):
             article = "an" if what[0] in "ai" else "a"
             return f"it is {article} {what}{_of(x, name, known)}"
     return None

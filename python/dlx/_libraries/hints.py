@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import _core
+from .._containers.elements import is_of
 from . import columns
 
 TYPE_CHECKING = False
@@ -68,12 +69,9 @@ def tensor(x: Any) -> str | None:
     if (advice := columns.advice(x)) is not None:
         return advice
     for module, name, hint in _CLASSES:
-        known = getattr(sys.modules.get(module), name, None)
-        if isinstance(known, type) and isinstance(x, known):
+        if is_of(x, module, name):
             return f"it {hint}"
-    own = getattr(sys.modules.get("jax"), "Array", None)
-    is_of_jax = isinstance(own, type) and isinstance(x, own)
-    if is_of_jax:
+    if is_of(x, "jax", "Array"):
         try:
             bits = _core.DType(x.dtype).bits
         except TypeError:  # of keys of jax.random, whose own error says what to pass
