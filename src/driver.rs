@@ -4,7 +4,6 @@
 //! are live when used: S18 of `docs/safety.md`.
 
 mod contexts;
-mod current;
 mod error;
 mod event;
 mod functions;
@@ -12,7 +11,8 @@ mod interface;
 mod library;
 mod runtime;
 
-pub(crate) use current::{Current, device_of_stream, enter, of};
+pub(crate) use contexts::{Current, device_of_stream, enter};
 pub(crate) use error::Error;
 pub(crate) use event::Event;
 pub(crate) use interface::{Capture, Context, RawStream, Run};
+pub(crate) use runtime::of;

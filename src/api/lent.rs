@@ -88,7 +88,7 @@ impl Lent {
         let now = self.now_at_entry(py)?;
         match (&self.library, self.snapshot.usage()) {
             (None, Some(usage)) => {
-                self.covered = usage.uses().clone();
+                self.covered = usage.uses.lock().clone();
                 usage.collect(waits, now.as_ref());
             }
             _ => now.iter().for_each(|now| waits.add(now)),

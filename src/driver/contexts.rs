@@ -1,13 +1,15 @@
-//! The contexts of a runtime: on CUDA those of its driver, on HIP the devices.
+//! The contexts of a runtime, on CUDA those of its driver, on HIP the devices, and the one that its functions use.
 
 use std::ffi::c_int;
-use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::ops::Deref;
+use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::Error;
 use super::functions::call;
 use super::interface::{Context, RawStream};
-use super::runtime::{Driver, numbered};
+use super::runtime::{Driver, numbered, of};
+use crate::abi::DLDevice;
 
 impl Driver {
     /// Where the primary context of a device is remembered.
@@ -29,9 +31,8 @@ impl Driver {
             return Ok(context);
         }
         // Two threads may both retain it, which is harmless: it is never released.
-        let mut context = null_mut();
+        let mut context = 0;
         call!(self, retain_primary(&mut context, device))?;
-        let context = context.expose_provenance();
         if let Some(place) = self.place(device) {
             place.store(context, Ordering::Release);
         }
@@ -43,13 +44,13 @@ impl Driver {
         if self.is_hip {
             return Ok(self.device()? as Context);
         }
-        let mut context = null_mut();
+        let mut context = 0;
         call!(self, current_context(&mut context))?;
-        Ok(context.expose_provenance())
+        Ok(context)
     }
 
     /// The device of the current context.
-    fn device(&self) -> Result<i32, Error> {
+    pub(super) fn device(&self) -> Result<i32, Error> {
         let mut device = 0;
         call!(self, device(&mut device))?;
         Ok(device)
@@ -80,7 +81,7 @@ impl Driver {
         if self.is_hip {
             call!(self, set_device(context as c_int))?;
         } else {
-            call!(self, push_context(with_exposed_provenance_mut(context)))?;
+            call!(self, push_context(context))?;
         }
         Ok(Some(current))
     }
@@ -92,7 +93,7 @@ impl Driver {
             call!(self, set_device(previous as c_int)).ok();
         } else {
             // The current context is the one that was pushed.
-            call!(self, pop_context(&mut null_mut())).ok();
+            call!(self, pop_context(&mut 0)).ok();
         }
     }
 
@@ -100,29 +101,104 @@ impl Driver {
     pub(super) fn context_of(&self, stream: RawStream) -> Result<Context, Error> {
         if self.is_hip {
             let mut device = 0;
-            call!(self, stream_device(stream.as_ptr(), &mut device))?;
+            call!(self, stream_device(stream.0, &mut device))?;
             return Ok(device as Context);
         }
-        let mut context = null_mut();
-        call!(self, stream_context(stream.as_ptr(), &mut context))?;
-        Ok(context.expose_provenance())
+        let mut context = 0;
+        call!(self, stream_context(stream.0, &mut context))?;
+        Ok(context)
     }
 
     /// The number of a context, which no other context of this process gets, even after its end; `None` if the driver has
     /// no such numbers.
     pub(super) fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error> {
-        let (context, mut number) = (with_exposed_provenance_mut(context), 0);
+        let mut number = 0;
         let asked = call!(self, context_id(context, &mut number));
         numbered(asked, number)
     }
+}
 
-    /// The device of a context.
-    pub(super) fn device_of_context(&self, context: Context) -> Result<i32, Error> {
-        let entered = self.enter_context(context)?;
-        let found = self.device();
-        if let Some(previous) = entered {
-            self.leave(previous);
+/// A driver, with the context of a device current until this is dropped.
+pub(crate) struct Current {
+    pub(super) driver: &'static Driver,
+    pub(super) context: Context,
+    /// Whether the context lives as long as the process, which retains it.
+    pub(super) is_permanent: bool,
+    previous: Option<Context>,
+}
+
+/// Makes `context` current in this thread, or else the primary context of `device`; asks nothing if `outer`, which is
+/// current, is that.
+pub(crate) fn enter(
+    device: DLDevice,
+    context: Option<Context>,
+    outer: Option<&Current>,
+) -> Result<Current, Error> {
+    let driver = of(device)?;
+    let (context, is_permanent) = match context {
+        Some(context) => (context, false),
+        None => (driver.primary(device.device_id)?, true),
+    };
+    let is_current =
+        outer.is_some_and(|outer| ptr::eq(outer.driver, driver) && outer.context == context);
+    let previous = if is_current {
+        None
+    } else {
+        driver.enter_context(context)?
+    };
+    Ok(Current {
+        driver,
+        context,
+        is_permanent,
+        previous,
+    })
+}
+
+/// The device of a stream. No context need be current, and none is created.
+pub(crate) fn device_of_stream(device: DLDevice, stream: RawStream) -> Result<DLDevice, Error> {
+    let driver = of(device)?;
+    let current = Current::of(driver, driver.context_of(stream)?)?;
+    Ok(DLDevice {
+        device_id: current.device()?,
+        ..device
+    })
+}
+
+impl Current {
+    /// A context of the driver, made current; it may be destroyed.
+    pub(super) fn of(driver: &'static Driver, context: Context) -> Result<Self, Error> {
+        let previous = driver.enter_context(context)?;
+        Ok(Self {
+            driver,
+            context,
+            is_permanent: false,
+            previous,
+        })
+    }
+
+    /// Whether a stream is one of this context.
+    pub(crate) fn owns(&self, stream: RawStream) -> Result<bool, Error> {
+        Ok(self.driver.context_of(stream)? == self.context)
+    }
+
+    /// Makes the context of `stream` current, for streams outside the primary context.
+    pub(super) fn enter_context_of(&self, stream: RawStream) -> Result<Self, Error> {
+        Self::of(self.driver, self.context_of(stream)?)
+    }
+}
+
+impl Deref for Current {
+    type Target = Driver;
+
+    fn deref(&self) -> &Self::Target {
+        self.driver
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if let Some(previous) = self.previous {
+            self.driver.leave(previous);
         }
-        found
     }
 }

@@ -4,30 +4,34 @@
 //! passed, so each event is a new one there.
 //!
 //! Only events of primary contexts return to the pool: other contexts may be destroyed, with their events. Events that
-//! were captured do not return either.
+//! were captured, or may have been, do not return either.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_uint};
 
-use super::current::{Current, Relaxed, of};
+use super::contexts::Current;
 use super::error::Error;
+use super::functions::call;
 use super::interface::{Capture, Context, RawEvent, RawStream};
 use super::library::check_fork;
-use super::runtime::Driver;
+use super::runtime::{Driver, Relaxed, of};
 use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
+
+/// The numbers of either header.
+const EVENT_DISABLE_TIMING: c_uint = 2;
+const NOT_READY: c_int = 600;
 
 /// A point in the work of a stream: an event recorded there.
 pub(crate) struct Event {
     driver: &'static Driver,
     context: Context,
-    /// The number of that context, if the driver has numbers.
+    /// The number of that context, if it is permanent and the driver has numbers.
     number: Option<u64>,
     raw: RawEvent,
     owner: Owner,
     /// The capture in which the event was recorded; it is then a node of that graph, not a point in time.
     capture: Option<u64>,
-    /// Whether it may have been captured all the same, so that it does not return to the pool.
-    may_be_captured: AtomicBool,
 }
 
 /// What becomes of an event in the end.
@@ -41,50 +45,31 @@ enum Owner {
     Other,
 }
 
-// SAFETY: an event handle may be used from any thread.
-unsafe impl Send for Event {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Event {}
-
-/// The idle events of a context of CUDA. One that was reset has its handle, and another number: its events may have
-/// handles of others'.
+/// The idle events of a context of CUDA, and its number: one that was reset has its handle, and another number.
+#[derive(Default)]
 struct Pool {
-    context: Context,
     number: Option<u64>,
     events: Vec<RawEvent>,
 }
-
-// SAFETY: as for `Event`.
-unsafe impl Send for Pool {}
 
 /// Maximum number of idle events of a context.
 const IDLE: usize = 1024;
 
 /// The pools of the contexts that dlx has recorded in.
-static POOLS: Lock<Vec<Pool>> = Lock::new(Vec::new());
+static POOLS: Lock<BTreeMap<Context, Pool>> = Lock::new(BTreeMap::new());
 
-/// The idle events of this context.
-fn idle(pools: &mut Vec<Pool>, context: Context, number: Option<u64>) -> &mut Vec<RawEvent> {
-    let is_its = |pool: &Pool| pool.context == context && pool.number == number;
-    let place = pools.iter().position(is_its).unwrap_or_else(|| {
-        pools.push(Pool {
-            context,
+/// An idle event of this context, if there is one. Those of a context that was reset are forgotten, and none is destroyed:
+/// their handles may be other events'.
+fn take(context: Context, number: Option<u64>) -> Option<RawEvent> {
+    let mut pools = POOLS.lock();
+    let pool = pools.entry(context).or_default();
+    if pool.number != number {
+        *pool = Pool {
             number,
             events: Vec::new(),
-        });
-        pools.len() - 1
-    });
-    &mut pools[place].events
-}
-
-/// An event of this driver and context from the pool, or a new one. Those of a context that was reset are forgotten, and
-/// none is destroyed.
-fn take(driver: &Driver, context: Context, number: Option<u64>) -> Result<RawEvent, Error> {
-    let mut pools = POOLS.lock();
-    pools.retain(|pool| pool.context != context || pool.number == number);
-    let first = idle(&mut pools, context, number).pop();
-    drop(pools);
-    first.map_or_else(|| driver.create_event(), Ok)
+        };
+    }
+    pool.events.pop()
 }
 
 impl Event {
@@ -109,7 +94,7 @@ impl Event {
         match recorded {
             Err(error) if capture == Capture::None && error.is_handle_gone() => {
                 // The context was reset, and the driver has no numbers.
-                POOLS.lock().retain(|pool| pool.context != current.context);
+                POOLS.lock().remove(&current.context);
                 Self::record_in(current, stream, capture)
             }
             recorded => recorded,
@@ -120,26 +105,29 @@ impl Event {
         let Current {
             driver, context, ..
         } = *current;
-        let is_pooled = !driver.is_hip && current.is_permanent && capture == Capture::None;
-        let (number, raw, owner) = if is_pooled {
-            let number = driver.number_of_context(context)?;
-            (number, take(driver, context, number)?, Owner::Pool)
+        let number = if current.is_permanent {
+            driver.number_of_context(context)?
         } else {
-            (None, driver.create_event()?, Owner::Event)
+            None
         };
+        let is_pooled = !driver.is_hip && current.is_permanent && capture == Capture::None;
+        let idle = is_pooled.then(|| take(context, number)).flatten();
+        let mut raw = idle.unwrap_or(0);
+        if idle.is_none() {
+            call!(driver, create_event(&mut raw, EVENT_DISABLE_TIMING))?;
+        }
         let event = Self {
             driver,
             context,
             number,
             raw,
-            owner,
+            owner: if is_pooled { Owner::Pool } else { Owner::Event },
             capture: match capture {
                 Capture::Active(id) => Some(id),
                 _ => None,
             },
-            may_be_captured: AtomicBool::new(false),
         };
-        event.driver.record(event.raw, stream)?;
+        call!(driver, record_event(raw, stream.0))?;
         Ok(event)
     }
 
@@ -157,19 +145,19 @@ impl Event {
             raw,
             owner: Owner::Other,
             capture: None,
-            may_be_captured: AtomicBool::new(false),
         })
     }
 
-    /// Notes that another thread may have begun a capture before the event was recorded.
-    pub(crate) fn set_may_be_captured(&self) {
-        self.may_be_captured.store(true, Ordering::Relaxed);
+    /// The point, with its event kept out of the pool: another thread may have begun a capture before it was recorded.
+    pub(crate) fn perhaps_captured(mut self) -> Self {
+        self.owner = Owner::Event;
+        self
     }
 
     /// Makes `stream`, of any context, wait for this point.
     pub(crate) fn wait(&self, stream: RawStream) -> Result<(), Error> {
         check_fork()?;
-        self.driver.wait(stream, self.raw)
+        call!(self.driver, wait_event(stream.0, self.raw, 0))
     }
 
     /// The capture that the point belongs to; it means nothing outside that.
@@ -181,49 +169,46 @@ impl Event {
     /// made so: a green one can be current in a single thread.
     pub(crate) fn is_done(&self) -> Result<bool, Error> {
         check_fork()?;
-        let _relaxed = Relaxed::enter(self.driver)?;
-        self.driver.is_done(self.raw)
+        let _relaxed = self.driver.relaxed()?;
+        match call!(self.driver, query_event(self.raw)) {
+            Err(error) if error.code() == Some(NOT_READY) => Ok(false),
+            answer => answer.map(|()| true),
+        }
     }
 
     /// Blocks until the point has been passed; invalidates no capture.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         check_fork()?;
         // A green context that is current in another thread cannot be entered; the driver may answer without.
-        let previous = self.driver.enter_context(self.context).unwrap_or(None);
-        let answer = Relaxed::enter(self.driver)
-            .and_then(|_relaxed| self.driver.synchronize_event(self.raw));
-        if let Some(previous) = previous {
-            self.driver.leave(previous);
-        }
-        answer
+        let _current = Current::of(self.driver, self.context).ok();
+        let _relaxed = self.driver.relaxed()?;
+        call!(self.driver, synchronize_event(self.raw))
     }
 
     /// Sets the relaxed capture mode of the event's driver.
-    pub(crate) fn relaxed(&self) -> Result<Relaxed, Error> {
+    pub(crate) fn relaxed(&self) -> Result<Relaxed<'static>, Error> {
         check_fork()?;
-        Relaxed::enter(self.driver)
+        self.driver.relaxed()
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        match self.owner {
-            Owner::Pool => {}
-            Owner::Event if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
-            Owner::Event | Owner::Other => return,
+        if self.owner == Owner::Other || check_fork().is_err() {
+            return;
         }
-        // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
-        let mut pools = POOLS.lock();
-        let idle = idle(&mut pools, self.context, self.number);
-        if idle.len() >= IDLE || self.may_be_captured.load(Ordering::Relaxed) {
-            drop(pools);
-            // Of a context that was reset, the handle may be another event's.
-            let number = check_fork().and_then(|()| self.driver.number_of_context(self.context));
-            if number == Ok(self.number) {
-                self.driver.destroy_event(self.raw)
+        if self.owner == Owner::Pool {
+            let mut pools = POOLS.lock();
+            let pool = pools.entry(self.context).or_default();
+            if pool.number == self.number && pool.events.len() < IDLE {
+                // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
+                return pool.events.push(self.raw);
             }
-        } else {
-            idle.push(self.raw)
+        }
+        // Of a context that was reset, the handle may be another event's.
+        if self.number.is_none() || self.driver.number_of_context(self.context) == Ok(self.number) {
+            // The event may have ended with its context or its runtime. Waits for it that are queued keep their order.
+            call!(self.driver, destroy_event(self.raw)).ok();
         }
     }
 }

@@ -1,14 +1,11 @@
 //! What a runtime's functions take and answer.
 
-use std::ffi::c_void;
-use std::ptr::NonNull;
-
 use crate::abi::DLDevice;
 
 /// A stream as driver functions take it. Never 0 on CUDA, where 1 is the current context's legacy default stream and 2
 /// the per-thread default stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct RawStream(usize);
+pub(crate) struct RawStream(pub(super) usize);
 
 impl RawStream {
     /// The stream of a DLPack handle.
@@ -19,14 +16,10 @@ impl RawStream {
     pub(crate) unsafe fn of_handle(handle: i64) -> Self {
         Self(handle as usize)
     }
-
-    pub(super) fn as_ptr(self) -> *mut c_void {
-        std::ptr::with_exposed_provenance_mut(self.0)
-    }
 }
 
 /// An event created by a driver; only `driver::Event` frees it.
-pub(super) type RawEvent = NonNull<c_void>;
+pub(super) type RawEvent = usize;
 
 /// The owner of streams and events: a context address on CUDA, a device index on HIP.
 pub(crate) type Context = usize;

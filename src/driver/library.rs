@@ -2,9 +2,7 @@
 
 use std::env;
 use std::error::Error as _;
-use std::ffi::{CStr, c_char};
 use std::fs;
-use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,21 +17,18 @@ use crate::cpython::fork::{Inside, generation};
 /// Frameworks bring a ROCm runtime of their own, under any name; a second one would not know the streams of the first.
 /// The file of a library that is loaded may be gone, as after an update; the loader knows it by its name, too.
 pub(super) fn load(variable: &str, stem: &str, files: &[&str]) -> Result<&'static Library, Error> {
-    let named = env::var(variable).ok().filter(|file| !file.is_empty());
-    let found = if named.is_some() { None } else { loaded(stem) };
-    let files: Vec<&str> = match &named {
-        Some(file) => vec![file],
-        None => found
-            .iter()
-            .map(String::as_str)
-            .chain(files.iter().copied())
-            .collect(),
+    let files: Vec<String> = match env::var(variable) {
+        Ok(file) if !file.is_empty() => vec![file],
+        _ => {
+            let files = files.iter().map(|&file| file.to_owned());
+            loaded(stem).into_iter().chain(files).collect()
+        }
     };
     let mut why = String::new();
     for file in &files {
         // SAFETY: loading runs the initializers of the system's driver, or of the library that the user has named in
         // its place (S19).
-        match unsafe { Library::new(*file) } {
+        match unsafe { Library::new(file) } {
             // A driver stays loaded: its threads and memory outlive every caller.
             Ok(library) => return Ok(Box::leak(Box::new(library))),
             Err(error) => why = error.source().unwrap_or(&error).to_string(),
@@ -56,20 +51,6 @@ fn loaded(stem: &str) -> Option<String> {
         let (_, name) = path.rsplit_once('/')?;
         name.starts_with(stem).then(|| path.to_owned())
     })
-}
-
-/// The error of a call that returned `code`, which the library has this `name` for.
-///
-/// # Safety
-///
-/// `name` is NULL or a string that stays.
-pub(super) unsafe fn failure(call: &'static str, code: i32, name: *const c_char) -> Error {
-    let name = NonNull::new(name.cast_mut()).map_or("unknown".into(), |name| {
-        // SAFETY: the caller's promise.
-        unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy()
-    });
-    let name = name.into_owned();
-    Error::Failed { call, code, name }
 }
 
 /// A function of the library, or `None` if it has no such symbol.

@@ -1,18 +1,17 @@
 //! A loaded runtime: that of CUDA or that of HIP.
 
-use std::ffi::{c_char, c_int, c_uint};
-use std::ptr::{NonNull, null, null_mut};
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
 use super::error::Error;
 use super::functions::{Functions, call};
-use super::interface::{Capture, RawEvent, RawStream, Run};
-use super::library::{check_fork, failure, initialized, load, once, symbol};
+use super::interface::{Capture, RawStream, Run};
+use super::library::{check_fork, initialized, load, once, symbol};
+use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
 
 /// The numbers of either header.
-const EVENT_DISABLE_TIMING: c_uint = 2;
-const NOT_READY: c_int = 600;
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `hipMemcpyDefault`: the direction is inferred from the addresses.
 const HIP_MEMCPY_DEFAULT: c_int = 4;
@@ -20,7 +19,7 @@ const HIP_MEMCPY_DEFAULT: c_int = 4;
 /// Of how many devices the primary contexts are remembered; those of others are retained at each use.
 const DEVICES: usize = 32;
 
-/// A runtime, loaded and initialized. Functions without a context argument use the current one; see `current::enter`.
+/// A runtime, loaded and initialized. Functions without a context argument use the current one; see `contexts::enter`.
 #[derive(Default)]
 pub(crate) struct Driver {
     pub(super) functions: Functions,
@@ -31,42 +30,56 @@ pub(crate) struct Driver {
     pub(super) primary: [AtomicUsize; DEVICES],
 }
 
-/// The CUDA driver.
-pub(super) fn cuda() -> Result<&'static Driver, Error> {
+/// The driver of a device, loaded and initialized.
+///
+/// # Errors
+///
+/// The library is missing or has no device, or the process forked after initializing it.
+pub(crate) fn of(device: DLDevice) -> Result<&'static Driver, Error> {
     static CUDA: OnceLock<Result<Driver, Error>> = OnceLock::new();
-    let file = if cfg!(windows) {
-        "nvcuda.dll"
-    } else {
-        "libcuda.so.1"
-    };
-    get(&CUDA, || load("DLX_LIBCUDA", "libcuda.so", &[file]), false)
-}
-
-/// The HIP runtime.
-pub(super) fn hip() -> Result<&'static Driver, Error> {
     static HIP: OnceLock<Result<Driver, Error>> = OnceLock::new();
-    let files = [
-        "libamdhip64.so.7",
-        "libamdhip64.so.6",
-        "libamdhip64.so",
-        "amdhip64.dll",
-    ];
-    get(&HIP, || load("DLX_LIBAMDHIP", "libamdhip64", &files), true)
-}
-
-#[inline(always)]
-fn get(
-    place: &'static OnceLock<Result<Driver, Error>>,
-    load: impl FnOnce() -> Result<&'static libloading::Library, Error>,
-    is_hip: bool,
-) -> Result<&'static Driver, Error> {
+    let (place, is_hip) = match device.device_type {
+        kDLCUDA | kDLCUDAManaged => (&CUDA, false),
+        kDLROCM => (&HIP, true),
+        _ => return Err(Error::NoStreams),
+    };
     check_fork()?;
-    let begun = || load().and_then(|library| Driver::begin(library, is_hip));
+    let begun = || Driver::begin(is_hip);
     once(place, begun).as_ref().map_err(Error::clone)
 }
 
+/// Relaxed capture mode: until this is dropped, calls of this thread invalidate no thread's capture.
+pub(crate) struct Relaxed<'a> {
+    driver: &'a Driver,
+    /// The mode before.
+    mode: c_int,
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        // Fails only if the driver has shut down.
+        call!(self.driver, exchange_capture_mode(&mut self.mode)).ok();
+    }
+}
+
 impl Driver {
-    fn begin(library: &libloading::Library, is_hip: bool) -> Result<Self, Error> {
+    fn begin(is_hip: bool) -> Result<Self, Error> {
+        let cuda = if cfg!(windows) {
+            "nvcuda.dll"
+        } else {
+            "libcuda.so.1"
+        };
+        let hip = [
+            "libamdhip64.so.7",
+            "libamdhip64.so.6",
+            "libamdhip64.so",
+            "amdhip64.dll",
+        ];
+        let library = if is_hip {
+            load("DLX_LIBAMDHIP", "libamdhip64", &hip)?
+        } else {
+            load("DLX_LIBCUDA", "libcuda.so", &[cuda])?
+        };
         // SAFETY: the signatures are those of `cuda.h` and `hip_runtime_api.h`; a symbol never changes its signature (S19).
         let functions = unsafe { Functions::find(library, is_hip) };
         let driver = Self {
@@ -91,65 +104,46 @@ impl Driver {
             // SAFETY: the out-pointer is a local; the driver writes a static string or NULL.
             unsafe { function(code, &mut name) };
         }
-        // SAFETY: a static string of the driver, or NULL.
-        unsafe { failure(call, code, name) }
+        let name = if name.is_null() {
+            "unknown".to_owned()
+        } else {
+            // SAFETY: a static string of the driver.
+            unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned()
+        };
+        Error::Failed { call, code, name }
     }
 
     /// The number of a stream, which no other stream of this process gets, even after its end; `None` if the driver has
     /// no such numbers. Invalidates a capture of the stream.
     pub(crate) fn number(&self, stream: RawStream) -> Result<Option<u64>, Error> {
         let mut number = 0;
-        let asked = call!(self, stream_id(stream.as_ptr(), &mut number));
+        let asked = call!(self, stream_id(stream.0, &mut number));
         numbered(asked, number)
     }
 
-    /// A new event in the current context, without timing.
-    pub(super) fn create_event(&self) -> Result<RawEvent, Error> {
-        let mut event = null_mut();
-        call!(self, create_event(&mut event, EVENT_DISABLE_TIMING))?;
-        NonNull::new(event).ok_or(Error::Missing(self.functions.create_event.0))
+    /// Sets this thread's capture mode to the relaxed one.
+    pub(crate) fn relaxed(&self) -> Result<Relaxed<'_>, Error> {
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`, and HIP's.
+        const RELAXED: c_int = 2;
+        let mut mode = RELAXED;
+        call!(self, exchange_capture_mode(&mut mode))?;
+        Ok(Relaxed { driver: self, mode })
     }
 
-    /// Destroys an event. Waits for it that are queued keep their order.
-    pub(super) fn destroy_event(&self, event: RawEvent) {
-        // The event may have ended with its context or its runtime.
-        call!(self, destroy_event(event.as_ptr())).ok();
-    }
-
-    /// Records `event` after all work queued on `stream`.
-    pub(super) fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
-        call!(self, record_event(event.as_ptr(), stream.as_ptr()))
-    }
-
-    /// Makes `stream` wait for the last record of `event`.
-    pub(super) fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error> {
-        call!(self, wait_event(stream.as_ptr(), event.as_ptr(), 0))
-    }
-
-    /// Whether the last record of `event` has completed.
-    pub(super) fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
-        match call!(self, code query_event(event.as_ptr()))? {
-            NOT_READY => Ok(false),
-            0 => Ok(true),
-            code => Err(self.failed(self.functions.query_event.0, code)),
-        }
-    }
-
-    /// Blocks until the last record of `event` has completed.
-    pub(super) fn synchronize_event(&self, event: RawEvent) -> Result<(), Error> {
-        call!(self, synchronize_event(event.as_ptr()))
-    }
-
-    /// Blocks until all work queued on `stream` is done.
-    pub(super) fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
-        call!(self, synchronize_stream(stream.as_ptr()))
+    /// Blocks until all work queued on `stream` is done. `stream` must not be capturing; no other capture is
+    /// invalidated.
+    pub(crate) fn synchronize(&self, stream: RawStream) -> Result<(), Error> {
+        let _relaxed = self.relaxed()?;
+        call!(self, synchronize_stream(stream.0))
     }
 
     /// The capture state of `stream`.
     pub(crate) fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
         /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`, and HIP's.
         const CAPTURE_IMPLICIT: i32 = 906;
-        let (stream, mut status, mut id) = (stream.as_ptr(), 0, 0);
+        let (stream, mut status, mut id) = (stream.0, 0, 0);
         match call!(self, is_capturing(stream, &mut status)) {
             Err(error) if error.code() == Some(CAPTURE_IMPLICIT) => return Ok(Capture::Implicit),
             answer => answer?,
@@ -157,22 +151,11 @@ impl Driver {
         match status {
             0 => return Ok(Capture::None),
             1 if self.is_hip => call!(self, capture_info_of_hip(stream, &mut status, &mut id))?,
-            1 => {
-                let (graph, nodes, count) = (null_mut(), null_mut(), null_mut());
-                call!(
-                    self,
-                    capture_info(stream, &mut status, &mut id, graph, nodes, count)
-                )?;
-            }
+            // Of the graph, its nodes and their number nothing is asked.
+            1 => call!(self, capture_info(stream, &mut status, &mut id, 0, 0, 0))?,
             _ => return Ok(Capture::Invalidated),
         }
         Ok(Capture::Active(id))
-    }
-
-    /// Sets this thread's capture mode (2 is relaxed) and returns the previous one.
-    pub(super) fn exchange_capture_mode(&self, mut mode: i32) -> Result<i32, Error> {
-        call!(self, exchange_capture_mode(&mut mode))?;
-        Ok(mode)
     }
 
     /// Queues a copy.
@@ -182,7 +165,7 @@ impl Driver {
     /// Both ranges are accessible to the driver until the work of `stream` is done, and nothing else reads or writes
     /// the range at `to` until then.
     pub(crate) unsafe fn copy(&self, run: Run, stream: RawStream) -> Result<(), Error> {
-        let (from, to, bytes, stream) = (run.from.0, run.to.0, run.bytes, stream.as_ptr());
+        let (from, to, bytes, stream) = (run.from.0, run.to.0, run.bytes, stream.0);
         match (run.devices(), self.is_hip) {
             (None, false) => call!(self, copy(to, from, bytes, stream)),
             (None, true) => call!(
@@ -193,9 +176,7 @@ impl Driver {
                 call!(self, copy_peer_of_hip(to, there, from, here, bytes, stream))
             }
             (Some((here, there)), false) => {
-                let context =
-                    |device| (self.primary(device)).map(std::ptr::with_exposed_provenance_mut);
-                let (here, there) = (context(here)?, context(there)?);
+                let (here, there) = (self.primary(here)?, self.primary(there)?);
                 call!(self, copy_peer(to, there, from, here, bytes, stream))
             }
         }
@@ -204,7 +185,7 @@ impl Driver {
     /// Allocates memory on the current context's device, from its pool, ordered on `stream`.
     pub(crate) fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error> {
         let mut memory = 0;
-        call!(self, allocate(&mut memory, bytes, stream.as_ptr()))?;
+        call!(self, allocate(&mut memory, bytes, stream.0))?;
         Ok(memory)
     }
 
@@ -214,7 +195,7 @@ impl Driver {
     ///
     /// No work that is queued later on any stream uses the memory, nor does any work that `stream` does not wait for.
     pub(crate) unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error> {
-        call!(self, free(memory, stream.as_ptr()))
+        call!(self, free(memory, stream.0))
     }
 
     /// Allocates memory on the current context's device, for one without pools.
@@ -242,11 +223,10 @@ impl Driver {
 
     /// The device of the memory at an address.
     pub(crate) fn device_of(&self, address: usize) -> Result<i32, Error> {
-        let mut device: c_int = 0;
-        let place = (&raw mut device).cast();
+        let mut device = 0;
         call!(
             self,
-            pointer_attribute(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+            pointer_attribute(&mut device, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
         )?;
         Ok(device)
     }

@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use crate::cpython::interpreter::{self, Pending, attach_uncounted, blocking};
 use crate::driver::{Capture, Event};
 use crate::stream::handle::Stream;
-use crate::stream::order;
 use crate::stream::order::Waits;
 use crate::types::error;
 
@@ -34,8 +33,21 @@ impl End {
     /// While the stream captures, this is the end of all work by the time the capture has ended. Of the graph it says
     /// nothing: that may be launched at any later time.
     pub(crate) fn of(stream: &Stream) -> Option<Self> {
-        match record(stream) {
-            Ok(Some(point)) => Some(Self::Point(Arc::new(point))),
+        Self::recorded(stream, |point| Self::Point(Arc::new(point)))
+    }
+
+    /// As [`Self::of`]; if the point is recorded, the `end` of that.
+    fn recorded(stream: &Stream, end: impl FnOnce(Event) -> Self) -> Option<Self> {
+        let recorded = blocking(|| {
+            let (current, raw) = stream.in_this_thread().enter(None)?;
+            match current.capture(raw)? {
+                Capture::None => Ok(Some(Event::record(&current, raw, Capture::None)?)),
+                // What is queued becomes part of a graph.
+                _ => Ok(None),
+            }
+        });
+        match recorded {
+            Ok(Some(point)) => Some(end(point)),
             Err(error::Error::Driver(error)) if error.is_final() => None,
             Err(error::Error::Driver(error)) if error.is_stream_gone() => {
                 report(stream);
@@ -74,10 +86,7 @@ impl End {
                 match (blocking(|| point.is_done()), self) {
                     (Ok(is_done), end) => (!is_done).then_some(end),
                     (Err(error), _) if error.is_final() => None,
-                    (Err(_), Self::Unrecorded(stream, Some(point))) => {
-                        point.set_may_be_captured();
-                        Some(Self::Unrecorded(stream, None))
-                    }
+                    (Err(_), Self::Unrecorded(stream, _)) => Some(Self::Unrecorded(stream, None)),
                     (Err(_), end) => Some(end),
                 }
             }
@@ -86,18 +95,11 @@ impl End {
 
     /// As [`Self::of`], for an end that could not be recorded before.
     fn later(stream: &Stream) -> Option<Self> {
-        let point = match Self::of(stream)? {
-            Self::Point(point) => point,
-            end => return Some(end),
-        };
-        let is_outside = matches!(stream.in_this_thread().capture(), Ok(Capture::None));
-        if !is_outside {
-            point.set_may_be_captured();
-        }
-        Some(Self::Unrecorded(
-            stream.clone(),
-            is_outside.then_some(point),
-        ))
+        Self::recorded(stream, |point| {
+            let point = point.perhaps_captured();
+            let is_outside = matches!(stream.in_this_thread().capture(), Ok(Capture::None));
+            Self::Unrecorded(stream.clone(), is_outside.then(|| Arc::new(point)))
+        })
     }
 
     /// Whether it is unknown for ever.
@@ -113,34 +115,6 @@ impl End {
             Self::Never => None,
         }
     }
-
-    /// Blocks until the point has been passed.
-    ///
-    /// # Errors
-    ///
-    /// `BufferError` while the stream captures a graph; errors of the driver.
-    pub(crate) fn synchronize(&self) -> Result<(), error::Error> {
-        match self {
-            Self::Point(point) => Ok(blocking(|| point.synchronize())?),
-            Self::Unrecorded(stream, Some(point)) => {
-                let waited = blocking(|| point.synchronize());
-                waited.or_else(|_| order::synchronize(stream))
-            }
-            Self::Unrecorded(stream, None) => order::synchronize(stream),
-            Self::Never => Ok(()),
-        }
-    }
-}
-
-/// A point after all work on `stream`; `None` while work queued on it becomes part of a graph.
-fn record(stream: &Stream) -> Result<Option<Event>, error::Error> {
-    blocking(|| {
-        let (current, raw) = stream.in_this_thread().enter(None)?;
-        match current.capture(raw)? {
-            Capture::None => Ok(Some(Event::record(&current, raw, Capture::None)?)),
-            _ => Ok(None),
-        }
-    })
 }
 
 /// Reports a stream that was destroyed before a tensor that used it, to `sys.unraisablehook`.

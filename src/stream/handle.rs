@@ -16,21 +16,17 @@ use crate::types::error::Error;
 /// `stream=-1`: no ordering (R76).
 pub(crate) const NO_SYNC: i64 = -1;
 
-/// How DLPack numbers the streams of a device.
-enum Family {
-    /// 1 legacy default, 2 per-thread default, above 2 a handle (R73, R74).
-    Cuda,
-    /// 0 default, above 2 a handle (R75).
-    Rocm,
-    /// No streams, or none that an integer can name.
-    None,
-}
+/// The handles of the default streams on CUDA.
+const LEGACY: i64 = 1;
+const PER_THREAD: i64 = 2;
 
-fn family(device: DLDevice) -> Family {
+/// The default stream of a device, as consumers pass it explicitly (R84); `None` if it has no streams, or none that an
+/// integer can name.
+pub(crate) fn default(device: DLDevice) -> Option<i64> {
     match device.device_type {
-        kDLCUDA | kDLCUDAManaged => Family::Cuda,
-        kDLROCM => Family::Rocm,
-        _ => Family::None,
+        kDLCUDA | kDLCUDAManaged => Some(LEGACY),
+        kDLROCM => Some(0),
+        _ => None,
     }
 }
 
@@ -44,7 +40,7 @@ pub(super) fn device_of_streams(device: DLDevice) -> DLDevice {
 
 /// Whether the device has streams with integer handles.
 pub(crate) fn has_streams(device: DLDevice) -> bool {
-    !matches!(family(device), Family::None)
+    default(device).is_some()
 }
 
 /// Whether work on the device has to be ordered: by streams, or, on one of a later DLPack, nobody has said how.
@@ -53,23 +49,16 @@ pub(crate) fn needs_order(device: DLDevice) -> bool {
     has_streams(device) || device::is_later(device)
 }
 
-/// The default stream of a device, as consumers pass it explicitly (R84).
-pub(crate) fn default(device: DLDevice) -> Option<i64> {
-    match family(device) {
-        Family::Cuda => Some(1),
-        Family::Rocm => Some(0),
-        Family::None => None,
-    }
-}
-
 /// The handle, if it is valid for the device.
 pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
-    let accepted = match family(device) {
-        Family::Cuda if stream == NO_SYNC || stream > 0 => return Ok(stream),
-        Family::Rocm if stream == NO_SYNC || stream == 0 || stream > 2 => return Ok(stream),
-        Family::Cuda => "-1 (no order), 1 (legacy default), 2 (per-thread default) or a handle",
-        Family::Rocm => "-1 (no order), 0 (default) or a handle above 2",
-        Family::None => {
+    let accepted = match default(device) {
+        // 1 legacy default, 2 per-thread default, above 2 a handle (R73, R74).
+        Some(LEGACY) if stream == NO_SYNC || stream > 0 => return Ok(stream),
+        Some(LEGACY) => "-1 (no order), 1 (legacy default), 2 (per-thread default) or a handle",
+        // 0 default, above 2 a handle (R75).
+        Some(_) if stream == NO_SYNC || stream == 0 || stream > 2 => return Ok(stream),
+        Some(_) => "-1 (no order), 0 (default) or a handle above 2",
+        None => {
             return Err(PyBufferError::new_err(format!(
                 "stream is {stream}, but {}",
                 none_of(device)
@@ -148,15 +137,11 @@ impl WeakStream {
     }
 }
 
-/// The handles of the default streams on CUDA.
-const LEGACY: i64 = 1;
-const PER_THREAD: i64 = 2;
-
 impl Stream {
     /// The stream of a handle that was checked for `device`.
     pub(crate) fn new(handle: i64, device: DLDevice, owner: Option<PythonOwner>) -> Self {
         let device = device_of_streams(device);
-        let is_thread = handle == PER_THREAD && matches!(family(device), Family::Cuda);
+        let is_thread = handle == PER_THREAD && default(device) == Some(LEGACY);
         let is_default = (0..=PER_THREAD).contains(&handle);
         Self {
             thread: is_thread.then(|| thread::current().id()),
@@ -242,11 +227,6 @@ impl Stream {
             ..self.clone()
         };
         WeakStream(stream, owner)
-    }
-
-    /// Whether this holds an object that keeps the stream alive.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.owner.is_some()
     }
 
     /// Whether the stream lives at least as long as this value.

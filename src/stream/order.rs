@@ -7,16 +7,15 @@
 #![forbid(unsafe_code)]
 
 mod rules;
-mod side;
 
 use std::sync::Arc;
 
-use rules::{allow, both, entered_before, implicit, invalidated, merged, unable};
-use side::Side;
+use rules::{allow, both, entered_before, merged, unable};
 
+use crate::abi::DLDevice;
 use crate::cpython::interpreter::blocking;
-use crate::driver::{Capture, Event};
-use crate::stream::handle::Stream;
+use crate::driver::{self, Capture, Current, Event, RawStream};
+use crate::stream::handle::{Stream, elsewhere};
 use crate::types::error::Error;
 
 /// Whether the waiting stream is joined back before the end of the block that uses it.
@@ -53,6 +52,68 @@ impl Waits {
     pub(crate) fn add_point(&mut self, point: &Arc<Event>) {
         if !self.points.iter().any(|known| Arc::ptr_eq(known, point)) {
             self.points.push(point.clone());
+        }
+    }
+
+    /// Blocks until all of it is done.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` if a part of it is captured; errors of the driver.
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        if self.points.iter().any(|point| point.capture().is_some()) {
+            return Err(Error::refused(
+                "the tensor becomes ready inside the capture of a graph, whose work has no end yet; synchronize after \
+                 the capture",
+            ));
+        }
+        for point in &self.points {
+            blocking(|| point.synchronize())?;
+        }
+        self.streams.iter().try_for_each(synchronize)
+    }
+}
+
+/// One of the streams to be ordered, with its context current until this is dropped.
+struct Side<'a> {
+    stream: &'a Stream,
+    current: Current,
+    raw: RawStream,
+    capture: Capture,
+}
+
+impl<'a> Side<'a> {
+    /// The stream, perhaps in the context of `outer`, which is current.
+    fn of(stream: &'a Stream, outer: Option<&Current>) -> Result<Self, Error> {
+        let (current, raw) = stream.enter(outer)?;
+        let capture = current.capture(raw)?;
+        Ok(Self {
+            stream,
+            current,
+            raw,
+            capture,
+        })
+    }
+
+    /// The device that the driver reports; `None` while the stream captures: asking for its context would invalidate that.
+    fn device(&self) -> Result<Option<DLDevice>, driver::Error> {
+        let said = self.stream.device();
+        match self.capture {
+            Capture::None if self.current.owns(self.raw)? => Ok(Some(said)),
+            Capture::None => driver::device_of_stream(said, self.raw).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Refuses a stream of another device than it is said to be of (R86).
+    fn check_device(&self) -> Result<(), Error> {
+        let (stream, said) = (self.stream, self.stream.device());
+        if stream.is_verified() {
+            return Ok(());
+        }
+        match self.device()? {
+            Some(found) if found != said => Err(elsewhere(stream.handle(), found, said)),
+            _ => Ok(()),
         }
     }
 }
@@ -93,59 +154,42 @@ pub(crate) fn all(
     waits: &Waits,
     joined: Joined,
 ) -> Result<Option<Capture>, Error> {
-    let Waits {
-        streams, points, ..
-    } = waits;
-    let others = || streams.iter().filter(|stream| !stream.is(consumer));
-    if points.is_empty() && others().next().is_none() {
+    let others = || (waits.streams.iter()).filter(|stream| !stream.is(consumer));
+    if waits.points.is_empty() && others().next().is_none() {
         return Ok(None);
     }
     blocking(|| {
-        let explain = |error| unable(streams.first(), consumer, error);
-        let mut side = Side::of(consumer, None).map_err(explain)?;
+        let explain = |error| unable(waits.streams.first(), consumer, error);
+        let side = Side::of(consumer, None).map_err(explain)?;
         side.check_device()?;
-        if others().count() + points.len() > 1 {
-            check(&side, waits, joined)?;
-        }
+        // All is checked before the first wait: one for what is captured draws the stream into that capture, where it
+        // could not wait for the others.
+        let mut known: Option<(&Stream, Capture)> = None;
+        let mut points = Vec::new();
         for producer in others() {
             let ahead = Side::of(producer, Some(&side.current)).map_err(explain)?;
             waits.allow(&ahead, &side, joined)?;
-            let event = ahead.record()?;
-            let capture = ahead.capture;
-            drop(ahead);
-            side.wait(&event)?;
-            // A wait for what is captured draws the stream into that capture.
-            side.capture = capture;
-        }
-        for point in points {
-            side.wait_for(point)?;
-        }
-        Ok(Some(side.capture))
-    })
-}
-
-/// Checks that `side` may wait for all of `waits`, before it waits for any: one that captures draws it into the capture,
-/// where it could not wait for the others.
-fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
-    let mut known: Option<(&Stream, Capture)> = None;
-    let others = waits.streams.iter();
-    for producer in others.filter(|stream| !stream.is(side.stream)) {
-        let ahead = Side::of(producer, Some(&side.current))?;
-        waits.allow(&ahead, side, joined)?;
-        match known {
-            Some((_, capture)) if capture == ahead.capture => {}
-            Some((other, Capture::Active(_))) if ahead.capture != Capture::None => {
-                return Err(merged(other, producer));
+            match known {
+                Some((_, capture)) if capture == ahead.capture => {}
+                Some((other, Capture::Active(_))) if ahead.capture != Capture::None => {
+                    return Err(merged(other, producer));
+                }
+                Some(_) => return Err(both(consumer)),
+                None => known = Some((producer, ahead.capture)),
             }
-            Some(_) => return Err(both(side.stream)),
-            None => known = Some((producer, ahead.capture)),
+            points.push(ahead.point()?);
         }
-    }
-    let behind = known.map_or(side.capture, |(_, capture)| capture);
-    for point in &waits.points {
-        side.must_wait_for(point, behind)?;
-    }
-    Ok(())
+        let behind = known.map_or(side.capture, |(_, capture)| capture);
+        for point in &waits.points {
+            if side.must_wait_for(point, behind)? {
+                points.push(point.clone());
+            }
+        }
+        for point in &points {
+            point.wait(side.raw)?;
+        }
+        Ok(Some(behind))
+    })
 }
 
 /// Makes all streams of `back` wait for the work queued on `producer` since [`all`] returned `entered`, by one event;
@@ -160,42 +204,29 @@ pub(crate) fn leave(
         return (None, Ok(()));
     }
     blocking(|| {
-        let ahead = match Side::of(producer, None) {
-            Ok(ahead) => ahead,
+        let reached = || {
+            let ahead = Side::of(producer, None)?;
+            // An edge of the graph orders nothing that was queued before the capture.
+            if let Capture::Active(_) = ahead.capture
+                && entered.is_some_and(|entered| entered != ahead.capture)
+            {
+                return Err(entered_before(producer));
+            }
+            let end = ahead.point()?;
+            Ok((ahead, end))
+        };
+        let (ahead, end) = match reached() {
+            Ok(reached) => reached,
             Err(error) => return (None, Err(error)),
         };
-        // An edge of the graph orders nothing that was queued before the capture.
-        if let Capture::Active(_) = ahead.capture
-            && entered.is_some_and(|entered| entered != ahead.capture)
-        {
-            return (None, Err(entered_before(producer)));
-        }
-        let mut allowed = Vec::new();
         let mut result = Ok(());
         for consumer in others() {
             let join = || {
                 let side = Side::of(consumer, Some(&ahead.current))?;
                 allow(&ahead, &side, Joined::Never)?;
-                Ok(side)
+                Ok(end.wait(side.raw)?)
             };
-            match join() {
-                Ok(side) => allowed.push(side.stream),
-                Err(error) => result = result.and(Err(error)),
-            }
-        }
-        if allowed.is_empty() {
-            return (None, result);
-        }
-        let end = match ahead.record() {
-            Ok(end) => Arc::new(end),
-            Err(error) => return (None, result.and(Err(error.into()))),
-        };
-        for consumer in allowed {
-            let wait = || {
-                let (_current, raw) = consumer.enter(Some(&ahead.current))?;
-                Ok(end.wait(raw)?)
-            };
-            result = result.and(wait());
+            result = result.and(join());
         }
         (Some(end).filter(|end| end.capture().is_none()), result)
     })
@@ -225,14 +256,7 @@ pub(crate) fn finish(stream: &Stream) -> Result<(), Error> {
 ///
 /// As for [`after`].
 pub(crate) fn point(producer: &Stream) -> Result<Arc<Event>, Error> {
-    blocking(|| {
-        let side = Side::of(producer, None)?;
-        match side.capture {
-            Capture::None | Capture::Active(_) => Ok(Arc::new(side.record()?)),
-            Capture::Implicit => Err(implicit(producer)),
-            Capture::Invalidated => Err(invalidated(producer)),
-        }
-    })
+    blocking(|| Side::of(producer, None)?.point())
 }
 
 /// The stream with the device that the driver reports (R86). A capturing stream is returned as it is.

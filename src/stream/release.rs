@@ -8,9 +8,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
 use std::mem::{forget, replace, take};
 use std::process;
+use std::sync::Arc;
 use std::thread::{Builder, Thread, park_timeout, sleep};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::stream::end::End;
 use crate::stream::handle::Stream;
-use crate::stream::order;
+use crate::stream::order::{self, Waits};
 use crate::stream::usage::{Release, StreamUsage};
 
 /// Maximum number of deferred tensors.
@@ -38,19 +38,18 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(3
 
 /// Memory to release once all of its ends have been passed.
 struct Deferred {
-    /// The order in which entries were deferred.
-    number: u64,
     device: DLDevice,
     bytes: usize,
-    ends: Vec<End>,
-    memory: Box<dyn Send>,
+    ends: Lock<Vec<End>>,
+    /// `None` once it is being released.
+    memory: Lock<Option<Box<dyn Send>>>,
 }
 
 /// All deferred entries, oldest first.
 struct Waiting {
-    entries: VecDeque<Deferred>,
-    /// Number of the next entry.
-    next: u64,
+    entries: Vec<Arc<Deferred>>,
+    /// Whether one has come in since the thread has asked last.
+    has_new: bool,
     /// The thread that releases, and its process: a fork has none.
     thread: Option<(u32, Thread)>,
     /// Whether that rests for more than the first of its pauses.
@@ -80,17 +79,12 @@ impl Waiting {
     fn has_thread(&self) -> bool {
         (self.thread.as_ref()).is_some_and(|(process, _)| *process == process::id())
     }
-
-    /// The index of the entry of this number, or of the first one after it.
-    fn place(&self, number: u64) -> usize {
-        (self.entries).partition_point(|known| known.number < number)
-    }
 }
 
 fn waiting() -> Locked<'static, Waiting> {
     static WAITING: Lock<Waiting> = Lock::new(Waiting {
-        entries: VecDeque::new(),
-        next: 0,
+        entries: Vec::new(),
+        has_new: false,
         thread: None,
         rests: false,
         is_over: false,
@@ -119,7 +113,7 @@ pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<End
 /// own: it frees or reuses the memory in the order of that stream, or has its own rule for memory that was allocated on
 /// another (`record_stream` of torch).
 fn ends_of(usage: &StreamUsage) -> Vec<End> {
-    let mut ends: Vec<_> = usage.uses().drain(..).collect();
+    let mut ends: Vec<_> = usage.uses.lock().drain(..).collect();
     match (usage.used(), usage.release) {
         (_, Release::None) => ends.clear(),
         (_, Release::RecordStream) | (None, _) => {}
@@ -155,61 +149,51 @@ pub(crate) fn defer(ends: Vec<End>, device: DLDevice, bytes: i64, memory: Box<dy
     if ends.iter().any(End::is_never) {
         return forget(memory);
     }
-    let number = {
+    let new = Arc::new(Deferred {
+        device,
+        bytes: usize::try_from(bytes).unwrap_or(0),
+        ends: Lock::new(ends),
+        memory: Lock::new(Some(memory)),
+    });
+    {
         let mut waiting = waiting();
-        let number = waiting.next;
-        waiting.next += 1;
-        waiting.entries.push_back(Deferred {
-            number,
-            device,
-            bytes: usize::try_from(bytes).unwrap_or(0),
-            ends,
-            memory,
-        });
+        waiting.entries.push(new.clone());
+        waiting.has_new = true;
         waiting.wake();
-        number
-    };
+    }
     let bound = bound(device);
-    while let Some((oldest, ends)) = beyond_bounds(number, device, bound) {
-        let mut is_done = true;
-        for end in &ends {
-            is_done &= end.synchronize().is_ok();
-        }
-        look(oldest, ends);
+    while let Some(oldest) = beyond_bounds(&new, bound) {
+        let mut waits = Waits::default();
+        (oldest.ends.lock().iter()).for_each(|end| end.collect(&mut waits));
+        let is_done = waits.synchronize().is_ok();
+        look(&oldest);
         if !is_done {
             return;
         }
     }
 }
 
-/// Looks at an entry with these ends: releases its memory if all have been passed, and returns whether it is there no more.
-/// No lock is held meanwhile, as the driver may block; another thread may look at it, too.
-fn look(number: u64, ends: Vec<End>) -> bool {
+/// Looks at an entry: releases its memory if all ends have been passed, and returns whether it is there no more. No lock is
+/// held meanwhile, as the driver may block; another thread may look at it, too.
+fn look(entry: &Arc<Deferred>) -> bool {
+    let ends = entry.ends.lock().clone();
     // Deleters free memory, which else invalidates captures of other threads. What has no point is not released.
-    let _relaxed = (ends.first().and_then(End::point).cloned()).map(|point| point.relaxed());
+    let _relaxed = (ends.first().and_then(End::point)).map(|point| point.relaxed());
     let ends: Vec<_> = ends.into_iter().filter_map(End::left).collect();
-    let mut waiting = waiting();
-    let place = waiting.place(number);
-    let Some(entry) = (waiting.entries.get_mut(place)).filter(|entry| entry.number == number)
-    else {
-        return true;
-    };
     let is_never = ends.iter().any(End::is_never);
     let is_over = is_never || ends.is_empty();
-    let before = replace(&mut entry.ends, ends);
-    let memory = is_over.then(|| replace(&mut entry.memory, Box::new(())));
-    drop(waiting);
+    let before = replace(&mut *entry.ends.lock(), ends);
     // Python owns some streams.
     drop(before);
-    if is_never {
-        forget(memory);
-    } else {
-        drop(memory);
-    }
     if is_over {
+        let memory = entry.memory.lock().take();
+        if is_never {
+            forget(memory);
+        } else {
+            drop(memory);
+        }
         // It counts until then.
-        let mut waiting = self::waiting();
-        waiting.entries.retain(|entry| entry.number != number);
+        (waiting().entries).retain(|known| !Arc::ptr_eq(known, entry));
     }
     is_over
 }
@@ -233,56 +217,48 @@ fn bound(device: DLDevice) -> usize {
     }
 }
 
-/// The number and the ends of the oldest entry that can be waited for, if beside `new` there are too many entries, or too
-/// many bytes on `here`, its device. The host does not wait for work that it has just queued.
-fn beyond_bounds(new: u64, here: DLDevice, bound: usize) -> Option<(u64, Vec<End>)> {
+/// The oldest entry that can be waited for, if beside `new` there are too many entries, or too many bytes on its device.
+/// The host does not wait for work that it has just queued.
+fn beyond_bounds(new: &Arc<Deferred>, bound: usize) -> Option<Arc<Deferred>> {
     let waiting = waiting();
-    let others = || (waiting.entries.iter()).filter(|entry| entry.number != new);
-    let there = || others().filter(|entry| entry.device == here);
+    let others = || (waiting.entries.iter()).filter(|entry| !Arc::ptr_eq(entry, new));
+    let there = || others().filter(|entry| entry.device == new.device);
     let is_too_large = there().map(|entry| entry.bytes).sum::<usize>() > bound;
     if others().count() < COUNT && !is_too_large {
         return None;
     }
-    let is_recorded = |entry: &&Deferred| entry.ends.iter().all(|end| end.point().is_some());
+    let is_recorded =
+        |entry: &&Arc<Deferred>| (entry.ends.lock().iter()).all(|end| end.point().is_some());
     let oldest = if is_too_large {
         there().find(is_recorded)
     } else {
         others().find(is_recorded)
-    }?;
-    Some((oldest.number, oldest.ends.clone()))
+    };
+    oldest.cloned()
 }
 
 /// Looks once at each entry that is deferred by now; returns whether any was released.
 fn pass() -> bool {
-    let next = |number: u64| {
-        let waiting = waiting();
-        let found = waiting.entries.get(waiting.place(number));
-        found.map(|entry| (entry.number, entry.ends.clone()))
-    };
-    let mut released = false;
-    let (mut place, end) = (0, waiting().next);
-    while let Some((number, ends)) = next(place).filter(|&(number, _)| number < end) {
-        place = number + 1;
-        released |= look(number, ends);
-    }
-    released
+    let entries = waiting().entries.clone();
+    let released = entries.iter().filter(|entry| look(entry));
+    released.count() > 0
 }
 
 /// Releases entries as they become done, until there are none.
 fn run() {
     let [first, last] = PAUSES;
-    let (mut pause, mut seen) = (first, 0);
+    let mut pause = first;
     loop {
         park_timeout(pause);
         let released = guard(pass, |_| false);
         let mut waiting = waiting();
-        let is_idle = !released && waiting.next == seen;
+        let has_new = take(&mut waiting.has_new);
+        let is_idle = !released && !has_new;
         let is_over = waiting.is_over || (is_idle && pause == last && waiting.entries.is_empty());
         if is_over {
             waiting.thread = None;
             return;
         }
-        seen = waiting.next;
         waiting.rests = is_idle;
         pause = if is_idle { last.min(2 * pause) } else { first };
     }

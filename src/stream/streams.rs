@@ -72,7 +72,7 @@ impl Streams {
         let Self::One(one) = self else {
             return None;
         };
-        let is_used = one.usage.get().is_some_and(|of| !of.uses().is_empty());
+        let is_used = one.usage.get().is_some_and(|of| !of.uses.lock().is_empty());
         let is_that = Stream::of_table(one.handle, device).is_plain();
         (is_that && !is_used).then_some((one.handle, one.library))
     }

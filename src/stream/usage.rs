@@ -8,8 +8,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::cpython::fork::{Lock, Locked};
-use crate::cpython::interpreter::{Pending, PythonOwner, attach_uncounted, blocking};
+use crate::cpython::fork::Lock;
+use crate::cpython::interpreter::{Pending, PythonOwner, attach_uncounted};
 use crate::driver::Event;
 use crate::stream::end::End;
 use crate::stream::handle::Stream;
@@ -72,7 +72,7 @@ pub(crate) struct StreamUsage {
     pub(crate) release: Release,
     /// Where the tensor comes from.
     pub(crate) producer: Option<Producer>,
-    /// Ends of uses that the producer's stream has not been made to wait for.
+    /// Ends of uses that are still to be waited for: the producer's stream has not been made to.
     pub(crate) uses: Lock<Vec<End>>,
     /// The streams reported to consumers, kept alive as long as the tensor (R151).
     pub(crate) named: Lock<Vec<Stream>>,
@@ -203,7 +203,7 @@ impl StreamUsage {
             Ready::Point(point) if !self.covers(now) => waits.add_point(point),
             Ready::Now | Ready::Point(_) => {}
         }
-        for end in self.uses().iter() {
+        for end in self.uses.lock().iter() {
             end.collect(waits);
         }
     }
@@ -222,7 +222,7 @@ impl StreamUsage {
         /// Number of uses kept before asking the driver which have completed, and at each doubling of it.
         const MANY: usize = 16;
         let is_covered = |earlier: &End| covered.iter().any(|known| known.is(earlier));
-        let mut uses = self.uses();
+        let mut uses = self.uses.lock();
         uses.retain(|earlier| !is_covered(earlier));
         uses.push(end);
         if uses.len() < MANY || !uses.len().is_power_of_two() {
@@ -233,7 +233,7 @@ impl StreamUsage {
         drop(uses);
         for end in all {
             if end.clone().left().is_none() {
-                self.uses().retain(|known| !known.is(&end));
+                self.uses.lock().retain(|known| !known.is(&end));
             }
         }
     }
@@ -241,36 +241,16 @@ impl StreamUsage {
     /// Keeps alive a stream reported to consumers.
     pub(crate) fn keep(&self, stream: &Stream) {
         let mut named = self.named.lock();
-        if stream.is_owned() && !named.iter().any(|known| known.is(stream)) {
+        if stream.is_kept() && !named.iter().any(|known| known.is(stream)) {
             named.push(stream.clone());
         }
     }
 
-    /// The ends of uses that are still to be waited for.
-    pub(crate) fn uses(&self) -> Locked<'_, Vec<End>> {
-        self.uses.lock()
-    }
-
     /// Blocks until the elements are ready and all work on their stream is done.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
-        // A clone, so that threads that add a use do not wait for the device.
-        let ends = self.uses().clone();
-        for end in &ends {
-            end.synchronize()?;
-        }
-        match &self.ready {
-            Ready::Point(point) if point.capture().is_some() => return Err(captured()),
-            Ready::Point(point) => blocking(|| point.synchronize())?,
-            Ready::After(stream) => order::synchronize(stream)?,
-            Ready::Now => {}
-        }
-        self.now().as_ref().map_or(Ok(()), order::synchronize)
+        let mut waits = Waits::default();
+        self.collect(&mut waits, None);
+        self.now().iter().for_each(|now| waits.add(now));
+        waits.synchronize()
     }
-}
-
-#[cold]
-fn captured() -> Error {
-    Error::refused(
-        "the tensor becomes ready inside the capture of a graph, whose work has no end yet; synchronize after the capture",
-    )
 }

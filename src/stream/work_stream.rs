@@ -1,5 +1,6 @@
 //! `current_work_stream` of an exchange table: the stream that a library currently works on.
 
+use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
@@ -34,29 +35,25 @@ impl WorkStream {
         let mut out = null_mut();
         // SAFETY: the foreign table's function, called attached; the out-pointer is a local.
         let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
-        match code {
-            // SAFETY: attached.
-            0 if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(out.addr() as i64),
-            0 => Err(Python::attach(broken)),
-            // The caller's attachment may be one that PyO3 does not count.
-            _ => Err(Python::attach(|py| without_stream(py, device))),
+        // SAFETY: attached.
+        if code == 0 && unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return Ok(out.addr() as i64);
         }
+        // The caller's attachment may be one that PyO3 does not count.
+        Err(Python::attach(|py| failure(py, device, code)))
     }
 }
 
-/// The error for a function that sets an exception and returns 0.
+/// The error for a function that sets an exception and returns 0, or of a library that names no stream on `device`: its own,
+/// unless the cause is a missing driver, which torch reports in a dozen lines.
 #[cold]
-fn broken(py: Python<'_>) -> PyErr {
-    let cause = PyErr::take(py);
-    let message = format!("current_work_stream {EXCEPTION_SET}");
-    caused(py, PyBufferError::new_err(message), cause)
-}
-
-/// The error of a library that names no stream on `device`: its own, unless the cause is a missing driver, which torch
-/// reports in a dozen lines.
-#[cold]
-fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
-    let error = PyErr::take(py).unwrap_or_else(|| {
+fn failure(py: Python<'_>, device: DLDevice, code: c_int) -> PyErr {
+    let error = PyErr::take(py);
+    if code == 0 {
+        let message = format!("current_work_stream {EXCEPTION_SET}");
+        return caused(py, PyBufferError::new_err(message), error);
+    }
+    let error = error.unwrap_or_else(|| {
         PyBufferError::new_err("current_work_stream failed without an exception")
     });
     match driver::of(device) {

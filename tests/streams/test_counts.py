@@ -26,9 +26,9 @@ ROWS: dict[str, Row] = {
     "its release, deferred": (1, 0, 4),
     "borrow on 1 stream, enter": (1, 1, 9),
     "borrow on 1 stream, leave": (1, 1, 6),
-    "borrow on 2 streams, enter": (2, 2, 15),
+    "borrow on 2 streams, enter": (2, 2, 13),
     "borrow on 2 streams, leave": (1, 2, 8),
-    "borrow on 3 streams, enter": (3, 3, 20),
+    "borrow on 3 streams, enter": (3, 3, 17),
     "borrow on 3 streams, leave": (1, 3, 10),
 }
 

@@ -233,11 +233,11 @@ def test_an_export_to_the_same_stream_calls_nothing(
 def test_an_export_waits_for_the_producer_and_for_the_stream_of_the_tensor(
     sim: Simulation, library: Framework
 ) -> None:
-    """R80, H12: two streams, one record and one wait each."""
+    """R80, H12: two streams, one record and one wait each, the waits last."""
     p, s, consumer = sim.stream(), sim.stream(), sim.stream()
     with library.stream(p):
         tensor = dlx.from_dlpack(library.full((4,)), stream=s)
-        with effects(sim, RECORD, WAIT, RECORD, WAIT):
+        with effects(sim, RECORD, RECORD, WAIT, WAIT):
             tensor.__dlpack__(stream=consumer.handle)
     records = [call for call in sim.calls() if call.name == RECORD]
     assert {call.arguments["stream"] for call in records} == {p.handle, s.handle}

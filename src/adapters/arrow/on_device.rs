@@ -42,7 +42,7 @@ pub(super) fn snapshot(
     let here = device_of(unsafe { array.as_ref() })?;
     // SAFETY: as above.
     let event = unsafe { array.as_ref() }.sync_event;
-    let event = NonNull::new(event.cast::<*mut c_void>());
+    let event = NonNull::new(event.cast::<usize>());
     if here == device::CPU && event.is_some() {
         return Err(refused(
             "on the CPU but has a sync_event, which dlx cannot wait for",
@@ -129,15 +129,15 @@ fn check_memory(address: usize, here: DLDevice) -> PyResult<()> {
 ///
 /// `event` points to a `cudaEvent_t` or `hipEvent_t`, as Arrow requires of the device, which lives until the result is
 /// dropped.
-unsafe fn point(event: NonNull<*mut c_void>, here: DLDevice) -> PyResult<Event> {
+unsafe fn point(event: NonNull<usize>, here: DLDevice) -> PyResult<Event> {
     // SAFETY: the caller's promise.
     let raw = unsafe { event.read_unaligned() };
-    let raw = NonNull::new(raw).ok_or_else(|| {
-        refused(&format!(
+    if raw == 0 {
+        return Err(refused(&format!(
             "on {}, and its sync_event points to a NULL event; expected an event, or NULL in place of sync_event",
             device::name(here)
-        ))
-    })?;
+        )));
+    }
     // SAFETY: the caller's promise.
     let point = unsafe { Event::of_other(of_events(here), raw) };
     point.map_err(|error| Error::from(error).into())

@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::side::Side;
-use super::{Joined, Waits};
+use std::sync::Arc;
+
+use super::{Joined, Side, Waits};
 use crate::driver::{Capture, Event};
 use crate::stream::handle::Stream;
 use crate::types::error::Error;
@@ -26,11 +27,17 @@ impl Waits {
 }
 
 impl Side<'_> {
-    pub(super) fn wait_for(&self, point: &Event) -> Result<(), Error> {
-        if self.must_wait_for(point, self.capture)? {
-            self.wait(point)?;
+    /// The point that the stream has reached; an error if its work has none, or to record it would end a capture.
+    pub(super) fn point(&self) -> Result<Arc<Event>, Error> {
+        match self.capture {
+            Capture::None | Capture::Active(_) => Ok(Arc::new(Event::record(
+                &self.current,
+                self.raw,
+                self.capture,
+            )?)),
+            Capture::Implicit => Err(implicit(self.stream)),
+            Capture::Invalidated => Err(invalidated(self.stream)),
         }
-        Ok(())
     }
 
     /// Whether the stream, in the state `capture`, still has to wait for a point; an error if it may not.
@@ -142,7 +149,7 @@ pub(super) fn entered_before(producer: &Stream) -> Error {
 }
 
 #[cold]
-pub(super) fn implicit(stream: &Stream) -> Error {
+fn implicit(stream: &Stream) -> Error {
     Error::refused(format!(
         "stream {} is the legacy default stream, and using it while another stream captures a graph would end that \
          capture (906); capture with the tensor's own stream, or pass stream=-1",
@@ -151,7 +158,7 @@ pub(super) fn implicit(stream: &Stream) -> Error {
 }
 
 #[cold]
-pub(super) fn invalidated(stream: &Stream) -> Error {
+fn invalidated(stream: &Stream) -> Error {
     Error::refused(format!(
         "the capture of stream {} has failed (901); end it first",
         stream.handle()
