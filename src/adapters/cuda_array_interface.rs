@@ -16,7 +16,7 @@ use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
 use crate::stream::namer::TENSORS;
-use crate::stream::usage::{Library, Producer, StreamUsage};
+use crate::stream::usage::{Library, Producer, Ready, StreamUsage};
 use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::read_only;
@@ -62,7 +62,7 @@ pub(super) fn snapshot(
     }
     let owner = PythonOwner::new(x.clone().unbind());
     let usage = usage(x, ahead, checked.meta.device, request)?;
-    Ok(Some(checked.with_usage(Source::Python(owner), usage)))
+    Ok(Some(checked.with_usage(Source::Python(owner), Some(usage))))
 }
 
 const FIRST: DLDevice = device::of(kDLCUDA, 0);
@@ -108,22 +108,18 @@ fn usage(
     ahead: Option<Stream>,
     here: DLDevice,
     request: &Request<'_, '_>,
-) -> PyResult<Option<Arc<StreamUsage>>> {
+) -> PyResult<Arc<StreamUsage>> {
     let wanted = request.wanted_at(here)?;
     let Some(then) = ahead else {
-        return match wanted {
-            Wanted::Stream(stream) => Ok(Some(
-                request.ready_on(stream::check_device(stream, here)?, None),
-            )),
+        let ready = match wanted {
+            Wanted::Stream(stream) => Ready::After(stream::check_device(stream, here)?),
             // Nothing is awaited; the ends of later uses are noted here.
-            Wanted::NoOrder | Wanted::Unset => Ok(Some(Arc::new(StreamUsage {
-                release: request.release,
-                ..StreamUsage::default()
-            }))),
+            Wanted::NoOrder | Wanted::Unset => Ready::Now,
         };
+        return Ok(request.usage(ready, None));
     };
     let producer = produced(x, then);
-    Ok(Some(request.order(wanted, producer)?))
+    Ok(request.order(wanted, producer)?)
 }
 
 /// `x` as the library to ask for its stream.

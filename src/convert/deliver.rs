@@ -145,7 +145,10 @@ pub(super) fn to_table<'py>(
     let on = if stream::has_streams(snapshot.meta().device) {
         // The copy runs on the stream on which the library will use it.
         let device = snapshot.meta().device;
-        On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
+        On::Stream {
+            stream: Stream::of_table(table.stream_of(py, device)?, device),
+            lent: true,
+        }
     } else {
         On::Current
     };

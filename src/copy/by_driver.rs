@@ -3,28 +3,25 @@
 //! A copy to a device runs on the requested stream, else on dlx's current one, a copy to the host on the source's own
 //! stream. It waits for whatever its source waits for. Nothing is started that would invalidate a graph capture.
 
-use std::sync::Arc;
-
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::host;
+use crate::cpython::interpreter::blocking;
 use crate::driver::{self, Run};
 use crate::stream;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted};
-use crate::tensor::checked::{Checked, Prototype};
+use crate::tensor::checked::{Checked, Meta, Prototype};
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
 
 mod across;
-mod call;
 mod down;
 
 use across::across;
-use call::call;
 use down::down;
 
 /// The stream that a copy runs on.
@@ -38,22 +35,26 @@ pub(crate) enum On {
 }
 
 impl On {
-    /// The stream requested in a call.
-    pub(crate) fn asked(stream: Stream, lent: bool) -> Self {
-        let lent = lent && !stream.is_kept();
-        Self::Stream { stream, lent }
+    /// The stream that is `wanted` on `there`.
+    pub(crate) fn of(wanted: Wanted, there: DLDevice, lent: bool) -> PyResult<Self> {
+        Ok(match wanted {
+            Wanted::Unset => Self::Current,
+            Wanted::NoOrder => Self::Unordered,
+            Wanted::Stream(stream) => {
+                let stream = stream::check_device(stream, there)?;
+                Self::Stream { stream, lent }
+            }
+        })
     }
 
-    /// The stream on the device of the result, and whether it is lent.
+    /// The stream on the device of the result, and whether it may be destroyed before that.
     fn stream(self, there: DLDevice) -> Result<(Stream, bool), Error> {
-        match self {
-            Self::Stream { stream, lent } => Ok((stream, lent)),
-            Self::Current | Self::Unordered => {
-                let stream = stream::working(there)?;
-                let lent = !stream.is_kept();
-                Ok((stream, lent))
-            }
-        }
+        let (stream, lent) = match self {
+            Self::Stream { stream, lent } => (stream, lent),
+            Self::Current | Self::Unordered => (stream::working(there)?, true),
+        };
+        let lent = lent && !stream.is_kept();
+        Ok((stream, lent))
     }
 
     fn is_ordered(&self) -> bool {
@@ -126,17 +127,13 @@ fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Erro
 /// The stream on `there` that a consumer of `__dlpack__` requests for a copy (R50, R55, R72).
 pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> PyResult<On> {
     let has_streams = stream::has_streams(there);
-    Ok(match stream::wanted(stream, there)? {
-        Wanted::Unset if has_streams => On::asked(Stream::default(there), false),
-        Wanted::Unset => On::Current,
-        Wanted::NoOrder if has_streams => On::Unordered,
-        Wanted::NoOrder => return Err(stream::no_streams(there)),
-        Wanted::Stream(stream) => {
-            let stream = stream::check_device(stream, there)?;
-            // The consumer still owns it (R82).
-            On::asked(stream, true)
-        }
-    })
+    let wanted = match stream::wanted(stream, there)? {
+        Wanted::Unset if has_streams => Wanted::Stream(Stream::default(there)),
+        Wanted::NoOrder if !has_streams => return Err(stream::no_streams(there)),
+        wanted => wanted,
+    };
+    // The consumer still owns it (R82).
+    On::of(wanted, there, true)
 }
 
 /// A compact row-major copy on `there`, with IS_COPIED set (R37, R47).
@@ -177,44 +174,76 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         &compacted
     };
     if source.size() > 0 {
-        let run = Run {
-            bytes: source.nbytes() as usize,
-            from: (source.meta().data.expose_provenance(), source.meta().device),
-            to: (memory.as_ptr().addr(), there),
-        };
-        // SAFETY: `from` points to the elements of `source` and `to` to the memory just allocated; both outlive the
-        // wait.
-        unsafe { call(run, &stream, true) }?;
+        let to = (memory.as_ptr().addr(), there);
+        // SAFETY: `to` is the memory just allocated, which outlives the wait, as `source` does.
+        unsafe { call(source, to, &stream, true) }?;
     }
-    let usage = if lent {
-        Arc::default()
-    } else {
-        StreamUsage::ready_after(stream, None)
-    };
-    Ok(of_memory(source, memory, there, usage)?)
+    Ok(of_memory(source, memory, there, stream, lent)?)
 }
 
-/// The copy of `source` in `memory`.
+/// Copies the elements of `source`, one run of bytes, to an address of a device on `stream`, and with `wait` waits for that.
+///
+/// The driver may wait in either, also for another thread of Python. It may also stage memory of the host, or memory
+/// between devices, which a capture in another thread forbids in any mode but the relaxed one.
+///
+/// # Safety
+///
+/// At `to` is room for the bytes that nothing else uses. It is there until `stream` has run the copy, as `source` is.
+unsafe fn call(
+    source: &Snapshot,
+    to: (usize, DLDevice),
+    stream: &Stream,
+    wait: bool,
+) -> Result<(), Error> {
+    let Meta { data, device, .. } = source.meta();
+    let run = Run {
+        bytes: source.nbytes() as usize,
+        from: (data.expose_provenance(), device),
+        to,
+    };
+    blocking(|| {
+        let (current, raw) = stream.enter(None)?;
+        let _relaxed = current.relaxed()?;
+        // SAFETY: the caller's promise.
+        let queued = unsafe { current.copy(run, raw) };
+        // Also after a failure, which may have queued a part: the caller may free the memory next.
+        let waited = if wait {
+            current.synchronize(raw)
+        } else {
+            Ok(())
+        };
+        Ok(queued.and(waited)?)
+    })
+}
+
+/// The copy of `source` in `memory`, made on `stream`.
 fn of_memory(
     source: &Snapshot,
     memory: DeviceMemory,
     there: DLDevice,
-    usage: Arc<StreamUsage>,
+    stream: Stream,
+    lent: bool,
 ) -> Result<Snapshot, Error> {
     let wanted = Prototype {
         device: there,
         ..source.prototype()
     };
-    over(wanted, host::flags(source), memory, usage)
+    over(wanted, host::flags(source), memory, stream, lent)
 }
 
-/// A compact row-major tensor over `memory`.
+/// A compact row-major tensor over `memory`, which was allocated and written on `stream`.
 fn over(
     wanted: Prototype<'_>,
     flags: u64,
     mut memory: DeviceMemory,
-    usage: Arc<StreamUsage>,
+    stream: Stream,
+    lent: bool,
 ) -> Result<Snapshot, Error> {
+    let usage = if lent {
+        StreamUsage::ready_now_on(stream, wanted.device)?
+    } else {
+        StreamUsage::ready_after(stream, None)
+    };
     memory.ready_at(&usage);
     let mut checked = Checked::planned(wanted)?;
     (checked.meta.data, checked.meta.flags) = (memory.as_ptr(), flags);
@@ -237,15 +266,6 @@ pub(crate) fn empty(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
     }
 }
 
-/// The usage of memory that was allocated and written on `stream`.
-fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<Arc<StreamUsage>, Error> {
-    if lent {
-        StreamUsage::ready_now_on(stream, there)
-    } else {
-        Ok(StreamUsage::ready_after(stream, None))
-    }
-}
-
 /// An uninitialized tensor on a device, ready for dlx's current stream.
 ///
 /// # Errors
@@ -256,5 +276,5 @@ fn allocate(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
     let (stream, lent) = On::Current.stream(wanted.device)?;
     let Checked { size, meta, .. } = Checked::planned(wanted)?;
     let memory = DeviceMemory::new(layout::nbytes(size, meta.bits()), &stream, lent)?;
-    over(wanted, 0, memory, usage(stream, lent, wanted.device)?)
+    over(wanted, 0, memory, stream, lent)
 }

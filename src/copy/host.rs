@@ -1,5 +1,7 @@
 //! Copies on the CPU: any strided layout into compact row-major memory that dlx allocates.
 
+use std::ptr::copy_nonoverlapping;
+
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -38,44 +40,35 @@ pub(super) fn room(source: &Snapshot) -> Result<Snapshot, Error> {
     Snapshot::allocate(source.shape(), source.meta().dtype, flags(source))
 }
 
+/// Copies the elements of `source` in row-major order.
 fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
     let copied = room(source)?;
-    if source.size() > 0 {
-        fill(source, copied.meta().data.cast());
+    if source.size() == 0 {
+        return Ok(copied);
+    }
+    let to = copied.meta().data.cast::<u8>();
+    let from = source.meta().data.cast::<u8>().cast_const();
+    let bits = i64::from(source.meta().bits());
+    if source.is_row_major() {
+        // SAFETY: all of `source` is readable (S7), and `to` has room for as many bytes.
+        unsafe { copy_nonoverlapping(from, to, source.nbytes() as usize) };
+    } else if bits % 8 == 0 {
+        // SAFETY: as above.
+        unsafe { walk(source, bits / 8).copy(from, to) };
+    } else {
+        // SAFETY: as above; the strides count elements of `bits` bits.
+        unsafe { copy_bits(&walk(source, 1), from, to, bits) };
     }
     Ok(copied)
 }
 
-/// Writes the elements of a non-empty `source` in row-major order to `to`, which has room for them.
-fn fill(source: &Snapshot, to: *mut u8) {
-    let from = source.meta().data.cast::<u8>().cast_const();
-    let bits = i64::from(source.meta().bits());
-    if source.is_row_major() {
-        // One contiguous run of bytes, whatever the dtype.
-        let bytes = Dimension::new(source.nbytes(), 1, 1);
-        // SAFETY: all of `source` is readable (S7), and `to` has room for as many bytes.
-        unsafe { Walk::new(vec![bytes], 1).copy(from, to) };
-    } else if bits % 8 == 0 {
-        let item = bits / 8;
-        // SAFETY: as above.
-        unsafe { Walk::new(dimensions(source, item), item).copy(from, to) };
-    } else {
-        // SAFETY: as above; the strides count elements of `bits` bits.
-        unsafe { copy_bits(&Walk::new(dimensions(source, 1), 1), from, to, bits) };
-    }
-}
-
-/// The loops from `source`, in elements of `item` bytes, to row-major memory.
-pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
-    let shape = source.shape();
-    let dimensions = shape.iter().zip(source.strides()).enumerate();
-    let dimensions = dimensions.map(|(index, (&extent, &stride))| {
+/// The walk over `source`, whose elements have `item` bytes, to row-major memory.
+fn walk(source: &Snapshot, item: i64) -> Walk {
+    let (shape, strides) = (source.shape(), source.strides());
+    let dimension = |index: usize| {
         // The stride of a single element may be any number; it is not used.
-        Dimension::new(
-            extent,
-            stride.wrapping_mul(item),
-            layout::row_major(shape, index) * item,
-        )
-    });
-    dimensions.collect()
+        let from = strides[index].wrapping_mul(item);
+        Dimension::new(shape[index], from, layout::row_major(shape, index) * item)
+    };
+    Walk::new((0..shape.len()).map(dimension).collect(), item)
 }

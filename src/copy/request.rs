@@ -141,16 +141,11 @@ impl<'a, 'py> Request<'a, 'py> {
             Wanted::NoOrder => Ready::Now,
             Wanted::Stream(stream) => {
                 order::after(&stream, &producer.then, Joined::Never)?;
-                return Ok(self.ready_on(stream, Some(producer)));
+                Ready::After(stream)
             }
             Wanted::Unset => Ready::Point(order::point(&producer.then)?),
         };
-        Ok(Arc::new(StreamUsage {
-            ready,
-            release: self.release,
-            producer: Some(producer),
-            ..StreamUsage::default()
-        }))
+        Ok(self.usage(ready, Some(producer)))
     }
 
     /// Whether the request takes more than the tensor itself or a copy on the CPU.
@@ -161,21 +156,14 @@ impl<'a, 'py> Request<'a, 'py> {
 
     /// The stream for a copy to `there`.
     pub(crate) fn on(&self, there: DLDevice) -> PyResult<On> {
-        Ok(match self.wanted(there)? {
-            Wanted::Unset => On::Current,
-            Wanted::NoOrder => On::Unordered,
-            Wanted::Stream(stream) => {
-                let stream = stream::check_device(stream, there)?;
-                // Asking for a release after a stream vouches for its handle.
-                On::asked(stream, self.release == Release::None)
-            }
-        })
+        // Asking for a release after a stream vouches for its handle.
+        On::of(self.wanted(there)?, there, self.release == Release::None)
     }
 
-    /// The usage of a tensor that is ready on the requested stream.
-    pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Arc<StreamUsage> {
+    /// The usage of a tensor that is `ready` then, perhaps on the requested stream.
+    pub(crate) fn usage(&self, ready: Ready, producer: Option<Producer>) -> Arc<StreamUsage> {
         Arc::new(StreamUsage {
-            ready: Ready::After(stream),
+            ready,
             is_used: self.release != Release::None,
             release: self.release,
             producer,

@@ -16,13 +16,32 @@
 use std::ptr::copy_nonoverlapping;
 
 mod bits;
-mod dimension;
 mod tiles;
 
 pub(crate) use bits::copy_bits;
-pub(crate) use dimension::Dimension;
-use dimension::{step, step_mut};
 use tiles::{run, tiles};
+
+/// One loop: its extent, and its stride in bytes on either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dimension {
+    extent: i64,
+    from: i64,
+    to: i64,
+}
+
+impl Dimension {
+    /// A loop of `extent` steps; `from` and `to` are strides in bytes.
+    pub(crate) fn new(extent: i64, from: i64, to: i64) -> Self {
+        Self { extent, from, to }
+    }
+
+    /// The places on either side, `steps` steps later.
+    fn after(self, steps: i64, from: *const u8, to: *mut u8) -> (*const u8, *mut u8) {
+        let offset = |stride: i64| (stride * steps) as isize;
+        let from = from.wrapping_offset(offset(self.from));
+        (from, to.wrapping_offset(offset(self.to)))
+    }
+}
 
 /// Loops, outermost first, around one element of `item` bytes.
 #[derive(Clone, Debug)]
@@ -93,7 +112,7 @@ unsafe fn nest(dimensions: &[Dimension], item: i64, from: *const u8, to: *mut u8
         }
         [outer, ref inner @ ..] => {
             for index in 0..outer.extent {
-                let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
+                let (from, to) = outer.after(index, from, to);
                 // SAFETY: the walk within this step.
                 unsafe { nest(inner, item, from, to) };
             }

@@ -16,7 +16,7 @@ use crate::import::hint::{no_protocol, not_a_class};
 use crate::import::protocol::{Whose, from_protocol};
 use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
-use crate::stream::usage::StreamUsage;
+use crate::stream::usage::{Ready, StreamUsage};
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -119,7 +119,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
         return Ok(snapshot.clone());
     }
     let producer = usage.and_then(|usage| usage.producer.clone());
-    Ok(snapshot.used(request.ready_on(stream, producer))?)
+    Ok(snapshot.used(request.usage(Ready::After(stream), producer))?)
 }
 
 /// Rungs 4 and 5: `__dlpack__`, else a protocol other than DLPack.

@@ -165,7 +165,7 @@ fn usage(
             if let Some(point) = point {
                 order::wait(&stream, &point)?;
             }
-            Ok(Some(request.ready_on(stream, None)))
+            Ok(Some(request.usage(Ready::After(stream), None)))
         }
         // Pinned memory has no streams: whoever reads it does not wait either.
         (_, point) if !stream::has_streams(here) => {
@@ -175,11 +175,10 @@ fn usage(
             Ok(None)
         }
         // Also where nothing is awaited: the ends of later uses are noted here.
-        (_, point) => Ok(Some(Arc::new(StreamUsage {
-            ready: point.map_or(Ready::Now, Ready::Point),
-            release: request.release,
-            ..StreamUsage::default()
-        }))),
+        (_, point) => {
+            let ready = point.map_or(Ready::Now, Ready::Point);
+            Ok(Some(request.usage(ready, None)))
+        }
     }
 }
 

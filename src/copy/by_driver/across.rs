@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use super::call::call;
 use super::down::{down, refuse_capture};
-use super::{On, of_memory, up, usage};
+use super::{On, call, of_memory, up};
 use crate::abi::*;
 use crate::cpython::fork::Lock;
-use crate::driver::Run;
 use crate::stream;
 use crate::stream::Stream;
 use crate::stream::end::End;
@@ -29,7 +27,7 @@ pub(super) fn across(
 ) -> PyResult<Snapshot> {
     let ordered = on.is_ordered();
     let (stream, lent) = on.stream(there)?;
-    let (here, has_elements) = (source.meta().device, source.size() > 0);
+    let has_elements = source.size() > 0;
     if has_elements && !source.is_row_major() {
         refuse_capture(&stream)?;
         let fetched = down(py, source, ordered)?;
@@ -40,20 +38,15 @@ pub(super) fn across(
         wait_for(source, &stream)?;
     }
     if has_elements {
-        let run = Run {
-            bytes: source.nbytes() as usize,
-            from: (source.meta().data.addr(), here),
-            to: (memory.as_ptr().addr(), there),
-        };
+        let to = (memory.as_ptr().addr(), there);
         // SAFETY: `hold` keeps the elements of `source` until the stream has read them; the memory was just allocated
         // for this stream and is freed on it (S22).
-        let queued = unsafe { call(run, &stream, false) };
+        let queued = unsafe { call(source, to, &stream, false) };
         let held = hold(source, &stream, ordered);
         queued?;
         held?;
     }
-    let usage = usage(stream, lent, there)?;
-    Ok(of_memory(source, memory, there, usage)?)
+    Ok(of_memory(source, memory, there, stream, lent)?)
 }
 
 /// Makes `stream` wait until the elements of `source` are ready, even on another device.

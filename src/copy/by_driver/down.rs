@@ -2,15 +2,14 @@
 
 use pyo3::prelude::*;
 
-use super::call::call;
+use super::call;
 use crate::copy::host;
-use crate::driver::{Capture, Run};
+use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
-use crate::tensor::bytes::byte_span;
-use crate::tensor::checked::{Checked, Meta};
-use crate::tensor::memory::Memory;
-use crate::tensor::snapshot::{Snapshot, Source};
+use crate::tensor::bytes;
+use crate::tensor::checked::Meta;
+use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -31,44 +30,30 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
     if ordered {
         source.order(&stream)?;
     }
-    if !source.is_row_major() {
-        let fetched = fetched(source, &stream)?;
-        return host::compact(py, &fetched);
+    if source.is_row_major() {
+        return Ok(fetched(source, &stream)?);
     }
-    let copied = host::room(source)?;
-    let run = Run {
-        bytes: source.nbytes() as usize,
-        from: (source.meta().data.addr(), here),
-        to: (copied.meta().data.expose_provenance(), device::CPU),
+    let around = bytes::run(source)?;
+    let fetched = fetched(&around, &stream)?;
+    let first = source.meta().data.addr() - around.meta().data.addr();
+    let meta = Meta {
+        data: fetched.meta().data.wrapping_byte_add(first),
+        device: device::CPU,
+        ..source.meta()
     };
-    // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
-    unsafe { call(run, &stream, true) }?;
-    Ok(copied)
+    host::compact(
+        py,
+        &fetched.within(meta, source.shape(), Some(source.strides()))?,
+    )
 }
 
-/// Fetches the memory around the elements to the host, and keeps the strides.
-fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
-    let meta = source.meta();
-    let (low, high) = byte_span(source)?;
-    // `Checked` has verified the extent.
-    let (low, high) = (low as i64, high as i64);
-    let memory = Memory::new(high - low)?;
-    let from = meta.data.addr().wrapping_add_signed(low as isize);
-    let run = Run {
-        bytes: (high - low) as usize,
-        from: (from, meta.device),
-        to: (memory.as_ptr().expose_provenance(), device::CPU),
-    };
-    // SAFETY: the elements span these bytes of one allocation, which `source` holds, and `memory` has room for them;
-    // both outlive the wait.
-    unsafe { call(run, stream, true) }?;
-    let meta = Meta {
-        data: memory.as_ptr().wrapping_byte_offset(-low as isize),
-        device: device::CPU,
-        ..meta
-    };
-    let checked = Checked::new(meta, source.shape(), Some(source.strides()))?;
-    Ok(checked.over(Source::Memory(memory)))
+/// A copy of a run of elements.
+fn fetched(source: &Snapshot, stream: &Stream) -> Result<Snapshot, Error> {
+    let copied = host::room(source)?;
+    let to = (copied.meta().data.expose_provenance(), device::CPU);
+    // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
+    unsafe { call(source, to, stream, true) }?;
+    Ok(copied)
 }
 
 /// Refuses a capturing stream: the host would have to wait for it.

@@ -1,7 +1,6 @@
 //! Sub-byte elements, packed in little-endian bit order (R107).
 
-use super::Walk;
-use super::dimension::{Dimension, step, step_mut};
+use super::{Dimension, Walk};
 
 /// Copies packed elements of `bits` bits.
 ///
@@ -9,11 +8,8 @@ use super::dimension::{Dimension, step, step_mut};
 ///
 /// As for [`Walk::copy`], with strides in elements of `bits` bits.
 pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: i64) {
-    let total: i64 = walk
-        .dimensions
-        .iter()
-        .map(|dimension| dimension.extent)
-        .product();
+    let extents = walk.dimensions.iter().map(|dimension| dimension.extent);
+    let total: i64 = extents.product();
     // SAFETY: the destination is compact, so these are the bytes of its `total` elements.
     unsafe { to.write_bytes(0, ((total * bits + 7) / 8) as usize) };
     // An element that never straddles bytes is moved whole, any other bit by bit.
@@ -26,9 +22,9 @@ pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: 
                 (to_index * parts + index) * part,
             );
             // SAFETY: this byte holds part of an element of the walk.
-            let byte = unsafe { step(from, 1, source >> 3).read() };
+            let byte = unsafe { from.wrapping_offset((source >> 3) as isize).read() };
             let value = byte >> (source & 7) & mask;
-            let target_byte = step_mut(to, 1, target >> 3);
+            let target_byte = to.wrapping_offset((target >> 3) as isize);
             // SAFETY: as above; it was zeroed at the start.
             let old = unsafe { target_byte.read() };
             // SAFETY: as above.
@@ -42,11 +38,6 @@ pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: 
 fn visit(dimensions: &[Dimension], from: i64, to: i64, element: &mut impl FnMut(i64, i64)) {
     match *dimensions {
         [] => element(from, to),
-        [run] => {
-            for index in 0..run.extent {
-                element(from + run.from * index, to + run.to * index);
-            }
-        }
         [outer, ref inner @ ..] => {
             for index in 0..outer.extent {
                 let (from, to) = (from + outer.from * index, to + outer.to * index);

@@ -2,7 +2,7 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use super::dimension::{Dimension, step, step_mut};
+use super::Dimension;
 
 /// Bytes of a cache line.
 const CACHE_LINE: i64 = 64;
@@ -19,34 +19,25 @@ pub(super) unsafe fn run(run: Dimension, item: i64, from: *const u8, to: *mut u8
         _ if run.from == item && run.to == item => unsafe {
             return copy_nonoverlapping(from, to, (run.extent * item) as usize);
         },
-        1 => run_of::<u8>,
-        2 => run_of::<u16>,
-        4 => run_of::<u32>,
-        8 => run_of::<u64>,
-        16 => run_of::<u128>,
-        _ => run_of_any,
+        1 => run_of::<1>,
+        2 => run_of::<2>,
+        4 => run_of::<4>,
+        8 => run_of::<8>,
+        16 => run_of::<16>,
+        _ => run_of::<0>,
     };
     // SAFETY: the caller's promise; each function copies elements of `item` bytes.
     unsafe { each(run, item, from, to) };
 }
 
-/// As [`run`], with elements of the size of `T`.
-unsafe fn run_of<T: Copy>(run: Dimension, _: i64, from: *const u8, to: *mut u8) {
+/// As [`run`], element by element. `SIZE` is the size of one, or 0: the compiler makes a load and a store of a size that it
+/// knows.
+unsafe fn run_of<const SIZE: usize>(run: Dimension, item: i64, from: *const u8, to: *mut u8) {
+    let size = if SIZE == 0 { item as usize } else { SIZE };
     for index in 0..run.extent {
-        let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
+        let (from, to) = run.after(index, from, to);
         // SAFETY: one step of the loop.
-        let element = unsafe { from.cast::<T>().read_unaligned() };
-        // SAFETY: as above.
-        unsafe { to.cast::<T>().write_unaligned(element) };
-    }
-}
-
-/// As [`run`], element by element.
-unsafe fn run_of_any(run: Dimension, item: i64, from: *const u8, to: *mut u8) {
-    for index in 0..run.extent {
-        let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
-        // SAFETY: one step of the loop.
-        unsafe { copy_nonoverlapping(from, to, item as usize) };
+        unsafe { copy_nonoverlapping(from, to, size) };
     }
 }
 
@@ -65,11 +56,10 @@ pub(super) unsafe fn tiles(
     let line = (CACHE_LINE / item).max(1);
     for column in (0..columns.extent).step_by(line as usize) {
         let extent = line.min(columns.extent - column);
-        let from = step(from, columns.from, column);
-        let to = step_mut(to, columns.to, column);
+        let (from, to) = columns.after(column, from, to);
         let part = Dimension::new(extent, columns.from, columns.to);
         for row in 0..rows.extent {
-            let (from, to) = (step(from, rows.from, row), step_mut(to, rows.to, row));
+            let (from, to) = rows.after(row, from, to);
             // SAFETY: part of a row.
             unsafe { run(part, item, from, to) };
         }

@@ -10,7 +10,7 @@ use crate::abi::DLDevice;
 use crate::adapters::{cuda_array_interface, jax};
 use crate::copy::request::Request;
 use crate::driver;
-use crate::stream::usage::{Producer, StreamUsage};
+use crate::stream::usage::{Producer, Ready, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
 use crate::types::error;
 
@@ -65,7 +65,7 @@ pub(super) fn of_request(
                 stream::check_device(stream, there)?
             };
             let argument = Some(stream.handle());
-            let usage = request.ready_on(stream, producer);
+            let usage = request.usage(Ready::After(stream), producer);
             (argument, Order::Ready(Some(usage)))
         }
         // The producer's stream is known, so no stream need wait yet, least of all the legacy default stream, which
@@ -76,7 +76,8 @@ pub(super) fn of_request(
         // The default stream, explicitly (R83, R84).
         (Wanted::Unset, _) => {
             let argument = stream::default(there);
-            let usage = argument.map(|_| request.ready_on(Stream::default(there), None));
+            let ready = || Ready::After(Stream::default(there));
+            let usage = argument.map(|_| request.usage(ready(), None));
             (argument, Order::Ready(usage))
         }
     })
