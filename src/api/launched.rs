@@ -11,13 +11,12 @@ use std::mem::offset_of;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use self::taken::Taken;
 use crate::api::accepted::Accepted;
+use crate::cpython::once::{Once, intern};
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
@@ -43,7 +42,6 @@ pub(crate) struct Launched {
 
 /// The parameters of the function, as `dlx._functions.launcher` numbers them: those that may be passed by position, other names, and
 /// two for all other positional arguments and all other keywords.
-#[derive(FromPyObject)]
 struct Parameters {
     /// The number of each name.
     numbers: Py<PyDict>,
@@ -59,6 +57,22 @@ struct Parameters {
     tensors: Vec<bool>,
     /// Whether those of each may be missing: None is its default.
     optional: Vec<bool>,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Parameters {
+    type Error = PyErr;
+
+    fn extract(said: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            numbers: said.getattr("numbers")?.extract()?,
+            by_position: said.getattr("by_position")?.extract()?,
+            receivers: said.getattr("receivers")?.extract()?,
+            stream: said.getattr("stream")?.extract()?,
+            written: said.getattr("written")?.extract()?,
+            tensors: said.getattr("tensors")?.extract()?,
+            optional: said.getattr("optional")?.extract()?,
+        })
+    }
 }
 
 impl Parameters {
@@ -149,7 +163,7 @@ impl Launched {
         at: Option<usize>,
         stream: i64,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+        static ALONE: Once<Py<PyTuple>> = Once::new();
         let stream = stream.into_pyobject(py)?.into_any();
         if let Some(at) = at {
             taken[at + 1] = stream;
