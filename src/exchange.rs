@@ -4,7 +4,6 @@
 //! Knows tensors and how to copy them. `import` decides whether to use a table.
 
 mod foreign;
-mod handed_back;
 mod published;
 pub(crate) mod slot;
 pub(crate) mod tensor_table;

@@ -18,6 +18,5 @@ pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod numpy;
 pub(crate) mod object;
-pub(crate) mod repr;
 pub(crate) mod snapshot;
 pub(crate) mod trace;

@@ -81,11 +81,9 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         .transpose()?;
     let meta = Meta::on_cpu(interface.data, dtype, flags);
     let checked = Checked::new(meta, shape, strides.as_deref())?.addressable()?;
-    let held = (
-        PythonOwner::new(x.clone().unbind()),
-        PythonOwner::new(answer.clone().unbind()),
-    );
-    Ok(Some(checked.over(Source::Held(Box::new(held)))))
+    let owners = PyTuple::new(x.py(), [x, &answer])?.into_any();
+    let source = Source::Python(PythonOwner::new(owners.unbind()));
+    Ok(Some(checked.over(source)))
 }
 
 /// Imports an object that has `__array_interface__`. The tensor holds the object, and the buffer if `data` is one.
@@ -126,7 +124,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         // Whoever writes to it tells the library of that tensor.
         let source = match Tensor::of(&data) {
             Some(tensor) => Source::Part(tensor.get().snapshot()?.clone()),
-            None => Source::Held(Box::new((owner, buffer))),
+            None => Source::Buffer(buffer, Some(owner)),
         };
         (meta, source)
     };

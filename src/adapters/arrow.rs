@@ -21,7 +21,7 @@ use crate::cpython::interpreter::{quietly, quietly_anywhere};
 use crate::cpython::once::intern;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
-use crate::tensor::snapshot::{Hold, Snapshot, Source};
+use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::device;
 use crate::types::error::{Error, Shown};
 
@@ -73,8 +73,6 @@ impl Taken {
         taken
     }
 }
-
-impl Hold for Taken {}
 
 impl Drop for Taken {
     fn drop(&mut self) {

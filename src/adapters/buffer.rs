@@ -7,11 +7,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::buffer::FORMATS;
 use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::held_buffer::Buffer;
-use crate::tensor::snapshot::{Hold, Snapshot, Source};
+use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::dtype::{BYTE, scalar};
 use crate::types::error::{EXCEPTION_SET, Error, broken, failed};
 use crate::types::layout;
@@ -110,18 +109,14 @@ impl Buffer {
             )));
         }
         // The dimensions are the buffer's, so it moves when they have been copied.
-        Ok(checked.over(Source::Static).held_by(Source::Buffer(self)))
+        Ok(checked
+            .over(Source::Static)
+            .held_by(Source::Buffer(self, None)))
     }
 }
 
 /// What error messages call the function of an exporter.
 const FUNCTION: &str = "the buffer function";
-
-impl Hold for (PythonOwner, Buffer) {
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.0.as_ptr(), self.1.exporter()]
-    }
-}
 
 /// The bytes of a buffer, whatever its elements are.
 ///
@@ -138,7 +133,7 @@ pub(crate) fn bytes(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let (place, length) = (buffer.view().buf, [buffer.view().len as i64]);
     let meta = Meta::on_cpu(place, BYTE, buffer.flags());
     let checked = Checked::new(meta, &length, None)?;
-    Ok(checked.over(Source::Buffer(buffer)))
+    Ok(checked.over(Source::Buffer(buffer, None)))
 }
 
 /// Whether `x` supports the buffer protocol.

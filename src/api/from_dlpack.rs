@@ -220,9 +220,7 @@ pub(crate) fn from_pointer<'py>(
         Source::Python(PythonOwner::new(owner))
     });
     let made = Tensor::holding(py, checked.with_usage(source, usage))?;
-    if trace::is_on() {
-        trace::begun(made.as_any(), c"from_pointer", None, None);
-    }
+    trace::begun(made.as_any(), c"from_pointer", None, None);
     Ok(made)
 }
 

@@ -93,10 +93,8 @@ impl Loan {
         })?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
-            if snapshot.may_have_maker() {
-                // Refused where its library would not learn of it.
-                writing::counter(x, &snapshot)?;
-            }
+            // Refused where its library would not learn of it.
+            writing::counter(x, &snapshot)?;
         }
         if let Some((accepted, index)) = accepted {
             accepted.check(index, &snapshot, written.is_some())?;

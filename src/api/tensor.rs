@@ -17,8 +17,9 @@ use crate::cpython::modules::python;
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, bytes, element, indexing, repr};
+use crate::tensor::{array_interface, buffer, bytes, element, indexing};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -316,8 +317,12 @@ impl Tensor {
         requested::again(slf, None, Some(true)).map(Bound::unbind)
     }
 
+    /// One line, with some elements of memory on the CPU that something keeps.
     fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        repr::of(slf)
+        let snapshot = slf.get().described();
+        let (is_maybe, is_kept) = (snapshot.has(MAYBE_READ_ONLY), snapshot.is_kept());
+        let said = (slf, is_maybe, is_kept, slf.get().current().is_none());
+        python(slf.py(), "dlx._containers.shown", "shown", said)
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {

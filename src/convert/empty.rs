@@ -17,6 +17,7 @@ use crate::exchange::Table;
 use crate::import::protocol;
 use crate::tensor::checked::{self, Checked, Prototype, parts};
 use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
@@ -95,9 +96,7 @@ pub(crate) fn empty<'py>(
             }
         },
     };
-    if trace::is_on() {
-        trace::begun(&made, c"empty", None, None);
-    }
+    trace::begun(&made, c"empty", None, None);
     Ok(made)
 }
 
@@ -130,7 +129,7 @@ fn of_table<'py>(
     wanted: Prototype<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
-    let managed = checked::conforming(table.allocate(class, wanted)?)?;
+    let managed = Snapshot::conforming(table.allocate(class, wanted)?)?;
     let (made, _, (shape, _)) = parts(&managed)?;
     let made = Prototype {
         shape,

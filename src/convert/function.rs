@@ -207,9 +207,7 @@ fn make<'py>(
                 ..Request::NOTHING
             };
             let made = Tensor::holding(py, from_dlpack(x, &request)?)?;
-            if trace::is_on() {
-                trace::begun(made.as_any(), c"convert", Some(x), Some(class));
-            }
+            trace::begun(made.as_any(), c"convert", Some(x), Some(class));
             Ok(made.into_any())
         }
         Via::Numpy => {
@@ -235,9 +233,7 @@ fn make<'py>(
                 like.as_ref()
             };
             let tensor = Tensor::holding(py, snapshot)?;
-            if trace::is_on() {
-                trace::begun(tensor.as_any(), c"convert", Some(x), Some(class));
-            }
+            trace::begun(tensor.as_any(), c"convert", Some(x), Some(class));
             mixin::make_like(class, like, &tensor)
         }
         Via::Table(table) => {

@@ -11,11 +11,10 @@ use pyo3::types::PyCapsule;
 
 use crate::abi::*;
 use crate::cpython::boundary::{attached, guard};
-use crate::exchange::handed_back::give_back;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, Namer, Stream};
 use crate::tensor::checked::Prototype;
-use crate::tensor::managed::{Managed, ManagedVersioned};
+use crate::tensor::managed::{Managed, ManagedVersioned, replace_deleter};
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
 use crate::types::device;
@@ -243,30 +242,20 @@ unsafe extern "C" fn to_py_object<E: Exchange>(
 ) -> c_int {
     let body = |py: Python<'_>| {
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
-        // SAFETY: the caller owns the tensor (R130); on failure, `into_raw` and `give_back` below leave it to the
-        // caller.
-        let managed = unsafe { Managed::from_raw(tensor) };
+        // SAFETY: the caller owns the tensor (R130), and keeps it on failure: nothing here drops it.
+        let managed = ManuallyDrop::new(unsafe { Managed::from_raw(tensor) });
         // The caller's work is ordered before the stream that this table names.
         let device = managed.read().map(|(tensor, _)| tensor.device);
         let device = device.ok().filter(|&device| stream::has_streams(device));
-        let ready = |device| {
+        let ready = |device| -> PyResult<_> {
             let handle = exchange.current_work_stream(py, device)?;
             Ok(StreamUsage::ready_now_on(
                 Stream::of_table(handle, device),
                 device,
             )?)
         };
-        let usage = match device.map(ready).transpose() {
-            Ok(usage) => usage,
-            Err(error) => {
-                managed.into_raw();
-                return Err(error);
-            }
-        };
-        let snapshot = Snapshot::import(managed, usage).map_err(|(error, managed)| {
-            managed.into_raw();
-            error
-        })?;
+        let usage = device.map(ready).transpose()?;
+        let snapshot = Snapshot::import(managed, usage)?;
         // A panic leaks it rather than delete the caller's tensor.
         let kept = ManuallyDrop::new(snapshot.clone());
         let imported = exchange.import(py, snapshot);
@@ -274,8 +263,12 @@ unsafe extern "C" fn to_py_object<E: Exchange>(
         let object = match imported {
             Ok(object) => object,
             Err(error) => {
-                // SAFETY: `kept` was imported from this tensor, which the caller will treat as its own.
-                unsafe { give_back(tensor, kept) };
+                // Somebody may have kept the object, if only in a traceback: then the last of the two owners deletes it.
+                if let Err(kept) = kept.forget() {
+                    // SAFETY: `kept` keeps the tensor alive, whose caller waits for this function (S15, tensors handed
+                    // back).
+                    unsafe { replace_deleter(tensor, kept) };
+                }
                 return Err(error);
             }
         };

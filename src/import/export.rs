@@ -24,7 +24,7 @@ use crate::stream::namer::TENSORS;
 use crate::stream::usage::Release;
 use crate::stream::{self, Stream, WorkStream};
 use crate::tensor::capsule::Exported;
-use crate::tensor::checked::{self, Meta};
+use crate::tensor::checked::Meta;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -145,7 +145,7 @@ fn from_table(
         let device = meta.device;
         return Ok((managed, work_stream(table, device)));
     }
-    let managed = checked::conforming(managed)
+    let managed = Snapshot::conforming(managed)
         .map_err(|error| torch::explain(guards.is_some(), x, error.into()))?;
     let tensor = managed.read()?.0;
     if let Some(guards) = guards {

@@ -16,7 +16,7 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};
 
-/// The entries that both interfaces share, except `data`.
+/// The entries that both interfaces share.
 fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let meta = snapshot.meta();
     let kind = match meta.dtype.code {
@@ -38,28 +38,20 @@ fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, P
     // Pillow and others take only None as compact.
     let strides = (!snapshot.is_row_major()).then(|| PyTuple::new(py, byte_strides(snapshot)));
     interface.set_item("strides", strides.transpose()?)?;
+    interface.set_item("data", (meta.data.addr(), snapshot.is_protected()))?;
     Ok(interface)
-}
-
-/// The address and the read-only flag.
-fn data(snapshot: &Snapshot) -> (usize, bool) {
-    (snapshot.meta().data.addr(), snapshot.is_protected())
 }
 
 /// `__array_interface__`, version 3. The reader must keep the object of `snapshot` alive.
 pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     named(py, snapshot)?;
-    let interface = interface(py, snapshot)?;
-    interface.set_item("data", data(snapshot))?;
-    Ok(interface)
+    interface(py, snapshot)
 }
 
 /// Refuses what the interface cannot describe, so that NumPy goes on to `__array__`, which may.
 fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
-    let refused = describe(snapshot).err();
-    refused.map_or(Ok(()), |error| {
-        Err(PyAttributeError::new_err(error.value(py).to_string()))
-    })
+    let refused = |error: PyErr| PyAttributeError::new_err(error.value(py).to_string());
+    describe(snapshot).map(drop).map_err(refused)
 }
 
 /// ``__array_interface__`` whose ``data`` is a buffer that owns the memory, for an object that does not.
@@ -92,7 +84,6 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
         )));
     }
     let interface = interface(py, snapshot)?;
-    interface.set_item("data", data(snapshot))?;
     interface.set_item("stream", of_interface(py, snapshot)?)?;
     Ok(interface)
 }

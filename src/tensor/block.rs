@@ -109,8 +109,7 @@ impl<T: Beside> Shared<T> {
     /// The value, mutably, if this is the sole reference.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         // SAFETY: `self` is borrowed mutably and is the sole reference to the block.
-        self.is_unique()
-            .then(|| unsafe { &mut (*self.0.as_ptr()).value })
+        self.sole().map(|mut value| unsafe { value.as_mut() })
     }
 
     /// The value, if this is the sole reference.

@@ -1,7 +1,6 @@
 //! The buffer protocol, for tensors in host memory.
 
 use std::ffi::{CStr, c_int, c_long, c_void};
-use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -116,7 +115,6 @@ pub(crate) unsafe fn fill(
     // The buffer protocol requires both to be NULL without dimensions.
     let asks_for_some = |flag: c_int| asks(flag) && snapshot.ndim() > 0;
     let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| Box::new(byte_strides(snapshot)));
-    let shape: *const i64 = snapshot.shape().as_ptr();
     let mut filled = ffi::Py_buffer::new();
     filled.buf = snapshot.meta().data;
     filled.len = snapshot.nbytes() as isize;
@@ -125,16 +123,12 @@ pub(crate) unsafe fn fill(
     // At most `MAX_NDIM`; a run of bytes for who asks for no shape.
     let ndim = asks(ffi::PyBUF_ND).then_some(snapshot.ndim() as c_int);
     filled.ndim = ndim.unwrap_or(1);
-    filled.format = if asks(ffi::PyBUF_FORMAT) {
-        format.as_ptr().cast_mut()
-    } else {
-        null_mut()
-    };
-    filled.shape = if asks_for_some(ffi::PyBUF_ND) {
-        shape.cast::<isize>().cast_mut()
-    } else {
-        null_mut()
-    };
+    if asks(ffi::PyBUF_FORMAT) {
+        filled.format = format.as_ptr().cast_mut();
+    }
+    if asks_for_some(ffi::PyBUF_ND) {
+        filled.shape = snapshot.shape().as_ptr().cast::<isize>().cast_mut();
+    }
     if let Some(strides) = strides {
         filled.strides = strides.as_ptr().cast_mut();
         filled.internal = Box::into_raw(strides).cast();

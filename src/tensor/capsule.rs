@@ -1,6 +1,7 @@
 //! The capsules of `__dlpack__`, `dltensor` and `dltensor_versioned`, in both directions.
 
 use std::ffi::{CStr, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -18,26 +19,8 @@ use crate::stream::{Stream, Wanted, needs_order, no_streams, wanted};
 use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
 
-/// A managed struct and the names of its capsules.
-pub(crate) trait CapsuleNames: ManagedTensor + 'static {
-    /// Name of a capsule that still owns its tensor (R1).
-    const NAME: &'static CStr;
-    /// Name of a consumed capsule (R7).
-    const USED: &'static CStr;
-}
-
-impl CapsuleNames for DLManagedTensorVersioned {
-    const NAME: &'static CStr = c"dltensor_versioned";
-    const USED: &'static CStr = c"used_dltensor_versioned";
-}
-
-impl CapsuleNames for DLManagedTensor {
-    const NAME: &'static CStr = c"dltensor";
-    const USED: &'static CStr = c"used_dltensor";
-}
-
 /// A capsule that owns `managed` until it is consumed.
-pub(crate) fn export<M: CapsuleNames>(
+pub(crate) fn export<M: ManagedTensor>(
     py: Python<'_>,
     managed: Managed<M>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
@@ -76,15 +59,15 @@ fn owning<'py, M: ManagedTensor>(
 }
 
 /// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4).
-unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn destroy<M: ManagedTensor>(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; an exported capsule of this name owns its tensor.
-    unsafe { end(capsule, M::NAME, Managed::<M>::delete) };
+    unsafe { end::<M>(capsule, M::NAME) };
 }
 
 /// Destructor of the capsules from [`hold`].
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
-    unsafe { end(capsule, HELD, Managed::<DLManagedTensorVersioned>::let_go) };
+    unsafe { end::<DLManagedTensorVersioned>(capsule, HELD) };
 }
 
 /// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending
@@ -94,19 +77,15 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
 ///
 /// Attached, with a live capsule that owns a tensor of type `M` if it has this name.
 #[inline(always)]
-unsafe fn end<M: ManagedTensor>(
-    capsule: *mut ffi::PyObject,
-    name: &CStr,
-    delete: impl FnOnce(Managed<M>),
-) {
+unsafe fn end<M: ManagedTensor>(capsule: *mut ffi::PyObject, name: &CStr) {
     let body = || {
         // SAFETY: attached (S2).
         let py = unsafe { Python::assume_attached() };
         quietly(py, || {
             // SAFETY: attached (S2), with a live capsule.
-            if let Some(tensor) = unsafe { pointer(capsule, name) } {
+            if let Some(tensor) = unsafe { pointer::<M>(capsule, name) } {
                 // SAFETY: the capsule owns the tensor, and is being destroyed.
-                delete(unsafe { Managed::from_raw(tensor) });
+                unsafe { Managed::from_raw(tensor) }.let_go();
             }
         });
     };
@@ -168,28 +147,19 @@ pub(crate) fn import(
 ) -> PyResult<Snapshot> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
-        let versioned = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) };
-        match versioned {
-            Some(tensor) => consume::<DLManagedTensorVersioned>(capsule, tensor, usage),
-            None => import_unversioned(capsule, usage),
+        if let Some(tensor) = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) } {
+            return consume::<DLManagedTensorVersioned>(capsule, tensor, usage);
+        }
+        // SAFETY: as above.
+        match unsafe { pointer(capsule.as_ptr(), DLManagedTensor::NAME) } {
+            Some(tensor) => consume::<DLManagedTensor>(capsule, tensor, usage),
+            None => Err(refuse(capsule)),
         }
     })
 }
 
-/// As [`import`], in its critical section, for a capsule that is not a versioned one.
-fn import_unversioned(
-    capsule: &Bound<'_, PyCapsule>,
-    usage: Option<Arc<StreamUsage>>,
-) -> PyResult<Snapshot> {
-    // SAFETY: `Bound` proves attachment and a live object.
-    match unsafe { pointer(capsule.as_ptr(), DLManagedTensor::NAME) } {
-        Some(tensor) => consume::<DLManagedTensor>(capsule, tensor, usage),
-        None => Err(refuse(capsule)),
-    }
-}
-
 /// Consumes a capsule that has the unused name of `M` and points to `tensor`.
-fn consume<M: CapsuleNames>(
+fn consume<M: ManagedTensor>(
     capsule: &Bound<'_, PyCapsule>,
     tensor: NonNull<M>,
     usage: Option<Arc<StreamUsage>>,
@@ -197,25 +167,17 @@ fn consume<M: CapsuleNames>(
 where
     Source: From<Managed<M>>,
 {
-    // SAFETY: the capsule owns the tensor and is renamed below before it can delete it; if the tensor is refused,
-    // `into_raw` leaves it to the capsule.
-    let managed = unsafe { Managed::from_raw(tensor) };
-    match Snapshot::import(managed, usage) {
-        Ok(snapshot) => {
-            mark_used::<M>(capsule);
-            Ok(snapshot)
-        }
-        Err((error, managed)) => {
-            managed.into_raw();
-            Err(error.into())
-        }
-    }
+    // SAFETY: the capsule owns the tensor, keeps it if it is refused, and is renamed below before it can delete it.
+    let managed = ManuallyDrop::new(unsafe { Managed::from_raw(tensor) });
+    let snapshot = Snapshot::import(managed, usage)?;
+    mark_used::<M>(capsule);
+    Ok(snapshot)
 }
 
 /// Marks a capsule as consumed. Its destructor has nothing left to do (R4) and is removed, as tvm-ffi and nanobind do:
 /// Warp's is written in Python.
 #[inline(always)]
-fn mark_used<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) {
+fn mark_used<M: ManagedTensor>(capsule: &Bound<'_, PyCapsule>) {
     // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
     unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
     // SAFETY: a live capsule, which owns nothing any more.
@@ -230,18 +192,15 @@ pub(crate) enum Exported {
     Snapshot(Snapshot),
 }
 
-/// As [`import`], for an unversioned tensor; a versioned one is taken out, whatever becomes of it.
+/// Takes the tensor out of a versioned capsule, whatever becomes of it; `None` for other capsules.
 #[inline(always)]
-pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<Exported> {
+pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> Option<ManagedVersioned> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
-        let versioned = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) };
-        let Some(tensor) = versioned else {
-            return import_unversioned(capsule, None).map(Exported::Snapshot);
-        };
+        let tensor = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) }?;
         mark_used::<DLManagedTensorVersioned>(capsule);
         // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
-        Ok(Exported::Managed(unsafe { Managed::from_raw(tensor) }))
+        Some(unsafe { Managed::from_raw(tensor) })
     })
 }
 
@@ -250,13 +209,8 @@ pub(crate) fn contents(
     capsule: &Bound<'_, PyCapsule>,
     accepted: Option<&CStr>,
 ) -> PyResult<NonNull<c_void>> {
-    capsule.pointer_checked(accepted).map_err(|_| {
-        PyBufferError::new_err(format!(
-            "the capsule is {}; expected one {}",
-            called(name(capsule)),
-            called(accepted)
-        ))
-    })
+    let pointer = capsule.pointer_checked(accepted);
+    pointer.map_err(|_| unexpected(name(capsule), &called(accepted)))
 }
 
 /// The name of a capsule.
@@ -276,18 +230,20 @@ fn called(name: Option<&CStr>) -> String {
 
 /// The error for a capsule that dlx cannot consume (R10).
 #[cold]
-pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
-    let name = name(capsule);
+fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
     let used = [DLManagedTensor::USED, DLManagedTensorVersioned::USED];
-    if let Some(name) = name.filter(|name| used.contains(name)) {
-        return PyBufferError::new_err(format!(
+    match name(capsule) {
+        Some(name) if used.contains(&name) => PyBufferError::new_err(format!(
             "the capsule has already been consumed ({name:?}); call __dlpack__ again for another"
-        ));
+        )),
+        name => unexpected(name, "named \"dltensor\" or \"dltensor_versioned\""),
     }
-    PyBufferError::new_err(format!(
-        "the capsule is {}; expected one named \"dltensor\" or \"dltensor_versioned\"",
-        called(name)
-    ))
+}
+
+#[cold]
+fn unexpected(name: Option<&CStr>, expected: &str) -> PyErr {
+    let found = called(name);
+    PyBufferError::new_err(format!("the capsule is {found}; expected one {expected}"))
 }
 
 /// Makes the stream passed to `__dlpack__` wait until `snapshot` is ready (R72 to R76, R80).

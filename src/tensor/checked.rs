@@ -62,16 +62,22 @@ impl Meta {
         }
     }
 
-    /// The memory of a foreign tensor; the byte offset is added to `data` where that is an address (R95).
+    /// The memory of a tensor, as its fields are written.
     #[inline(always)]
-    pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
-        let mut meta = Self {
+    pub(crate) fn written(tensor: &DLTensor, flags: u64) -> Self {
+        Self {
             data: tensor.data,
             byte_offset: tensor.byte_offset,
             device: tensor.device,
             dtype: tensor.dtype,
             flags,
-        };
+        }
+    }
+
+    /// The memory of a foreign tensor; the byte offset is added to `data` where that is an address (R95).
+    #[inline(always)]
+    pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
+        let mut meta = Self::written(tensor, flags);
         if meta.byte_offset != 0 && !meta.data.is_null() && device::has_addresses(meta.device) {
             let address = usize::try_from(meta.byte_offset)
                 .ok()
@@ -122,8 +128,10 @@ impl Meta {
             && tensor.ndim as usize <= layout::MAX_NDIM
             && tensor.byte_offset == 0
             && flags == 0;
-        let meta = Self::on_cpu(tensor.data, tensor.dtype, 0);
-        is_usual.then_some(Self { device, ..meta })
+        is_usual.then_some(Self {
+            device,
+            ..Self::written(tensor, flags)
+        })
     }
 }
 
@@ -244,19 +252,7 @@ fn no_data(size: i64) -> Error {
     ))
 }
 
-/// `managed` itself, checked, if an export of its snapshot would have the same fields, so that it can be passed on; else a
-/// new one of dlx's.
-#[inline(always)]
-pub(crate) fn conforming(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
-    let (tensor, flags) = managed.read()?;
-    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3, managed tensors).
-    match unsafe { is_exact(tensor, flags) }? {
-        true => Ok(managed),
-        false => rewritten(managed),
-    }
-}
-
-/// The fields, shape and strides of `managed`, which is [`conforming`].
+/// The fields, shape and strides of `managed`.
 pub(crate) fn parts(managed: &ManagedVersioned) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
@@ -264,7 +260,7 @@ pub(crate) fn parts(managed: &ManagedVersioned) -> Result<(&DLTensor, u64, Dimen
     Ok((tensor, flags, dimensions))
 }
 
-/// An offer of `managed`, which is [`conforming`]; its dimensions are copied.
+/// An offer of `managed`, which has strides; its dimensions are copied.
 pub(crate) fn offer(managed: ManagedVersioned) -> Result<Offer<ManagedVersioned>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and moves into the offer, which outlives these slices (S3).
@@ -274,25 +270,6 @@ pub(crate) fn offer(managed: ManagedVersioned) -> Result<Offer<ManagedVersioned>
         return Err(Error::refused("the tensor has no strides"));
     }
     Offer::new(tensor, shape, strides, flags, managed)
-}
-
-/// A new managed tensor of dlx's that owns `managed` and describes the same memory.
-fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
-    let (tensor, flags) = managed.read()?;
-    // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
-    // deleted (S3).
-    let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let meta = Checked::new(Meta::of(tensor, flags)?, shape, strides)?.meta;
-    let flags = managed.versioned(meta.flags);
-    let mut compact = [0; layout::MAX_NDIM];
-    let strides = strides.unwrap_or_else(|| {
-        let strides = &mut compact[..shape.len()];
-        for (index, stride) in strides.iter_mut().enumerate() {
-            *stride = layout::row_major(shape, index);
-        }
-        strides
-    });
-    managed::export(meta.tensor(shape.len()), shape, strides, flags, managed)
 }
 
 /// Checks a tensor; returns whether an export of its snapshot would have the same fields.

@@ -26,12 +26,7 @@ pub(crate) fn number<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Boun
             "the tensor has shape {shape:?}; only one element has a value as a number"
         )));
     }
-    if meta.device != device::CPU {
-        return Err(PyTypeError::new_err(format!(
-            "the tensor is on {}; only an element on cpu has a value as a number: t.to(device=\"cpu\") copies it there",
-            device::name(meta.device)
-        )));
-    }
+    on_cpu(&meta).map_err(PyTypeError::new_err)?;
     // SAFETY: there is one element, on the CPU.
     unsafe { read(py, &meta, 0) }.ok_or_else(|| PyTypeError::new_err(no_number(&meta)))
 }
@@ -71,13 +66,8 @@ pub(crate) fn real<'py>(
 /// `BufferError` for those on a device, and for those that Python has no number for.
 pub(crate) fn list<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
     let meta = snapshot.meta();
-    if meta.device != device::CPU {
-        return Err(PyBufferError::new_err(format!(
-            "the tensor is on {}; only elements on cpu have values as numbers: t.to(device=\"cpu\") copies them there",
-            device::name(meta.device)
-        )));
-    }
-    if decode(py, meta.dtype, [0; LARGEST]).is_none() {
+    on_cpu(&meta).map_err(PyBufferError::new_err)?;
+    if decode(py, meta.dtype, &[0; LARGEST][..size(&meta)]).is_none() {
         return Err(PyBufferError::new_err(no_number(&meta)));
     }
     nested(py, &meta, snapshot.shape(), snapshot.strides(), 0)
@@ -109,18 +99,27 @@ fn nested<'py>(
 ///
 /// The tensor is on the CPU and has such an element.
 unsafe fn read<'py>(py: Python<'py>, meta: &Meta, offset: i64) -> Option<Bound<'py, PyAny>> {
-    let size = (dtype::bits(meta.dtype) / 8) as usize;
-    let mut bytes = [0; LARGEST];
-    // Other sizes belong to no number.
-    if size <= LARGEST {
-        let place = meta
-            .data
-            .cast::<u8>()
-            .wrapping_offset(offset as isize * size as isize);
-        // SAFETY: the element is readable (S7) and has as many bytes; `bytes` has room for them.
-        unsafe { copy_nonoverlapping(place, bytes.as_mut_ptr(), size) };
+    let (size, mut bytes) = (size(meta), [0; LARGEST]);
+    let place = (meta.data.cast::<u8>()).wrapping_offset(offset as isize * size as isize);
+    // SAFETY: the element is readable (S7) and has as many bytes; `bytes` has room for them.
+    unsafe { copy_nonoverlapping(place, bytes.as_mut_ptr(), size) };
+    decode(py, meta.dtype, &bytes[..size])
+}
+
+/// Bytes of an element that is a number; larger ones are none.
+fn size(meta: &Meta) -> usize {
+    ((dtype::bits(meta.dtype) / 8) as usize).min(LARGEST)
+}
+
+/// Refuses elements that are elsewhere.
+fn on_cpu(meta: &Meta) -> Result<(), String> {
+    if meta.device == device::CPU {
+        return Ok(());
     }
-    decode(py, meta.dtype, bytes)
+    Err(format!(
+        "the tensor is on {}; only elements on cpu have values as numbers: t.to(device=\"cpu\") copies them there",
+        device::name(meta.device)
+    ))
 }
 
 #[cold]
@@ -136,39 +135,47 @@ fn no(what: &str, snapshot: &Snapshot) -> PyErr {
     PyTypeError::new_err(format!("an element of {dtype} is not {what}"))
 }
 
-/// The number that the first of `bytes` are.
-fn decode(py: Python<'_>, dtype: DLDataType, bytes: [u8; LARGEST]) -> Option<Bound<'_, PyAny>> {
-    let (halves, _) = bytes.as_chunks();
-    let (words, _) = bytes.as_chunks();
-    let (doubles, _) = bytes.as_chunks();
-    let byte = bytes[0];
-    let short = |at: usize| u16::from_ne_bytes(halves[at]);
-    let word = |at: usize| u32::from_ne_bytes(words[at]);
-    let double = |at: usize| u64::from_ne_bytes(doubles[at]);
-    let single = |at| f64::from(f32::from_bits(word(at)));
-    let int = |value: i64| PyInt::new(py, value).into_any();
-    let uint = |value: u64| PyInt::new(py, value).into_any();
-    let float = |value| PyFloat::new(py, value).into_any();
-    let complex = |real, imaginary| PyComplex::from_doubles(py, real, imaginary).into_any();
-    Some(match (dtype.code, dtype.bits, dtype.lanes) {
-        (kDLBool, 8, 1) => PyBool::new(py, byte != 0).to_owned().into_any(),
-        (kDLInt, 8, 1) => int(byte.cast_signed().into()),
-        (kDLInt, 16, 1) => int(short(0).cast_signed().into()),
-        (kDLInt, 32, 1) => int(word(0).cast_signed().into()),
-        (kDLInt, 64, 1) => int(double(0).cast_signed()),
-        (kDLUInt, 8, 1) => uint(byte.into()),
-        (kDLUInt, 16, 1) => uint(short(0).into()),
-        (kDLUInt, 32, 1) => uint(word(0).into()),
-        (kDLUInt, 64, 1) => uint(double(0)),
-        (kDLFloat, 16, 1) => float(half(short(0))),
-        (kDLFloat, 32, 1) => float(single(0)),
-        (kDLFloat, 64, 1) => float(f64::from_bits(double(0))),
-        (kDLBfloat, 16, 1) => float(f32::from_bits(u32::from(short(0)) << 16).into()),
-        (kDLComplex, 32, 1) => complex(half(short(0)), half(short(1))),
-        (kDLComplex, 64, 1) => complex(single(0), single(1)),
-        (kDLComplex, 128, 1) => complex(f64::from_bits(double(0)), f64::from_bits(double(1))),
-        _ => return None,
+/// The number that an element of these bytes is.
+fn decode<'py>(py: Python<'py>, dtype: DLDataType, bytes: &[u8]) -> Option<Bound<'py, PyAny>> {
+    let value = unsigned(bytes);
+    Some(match (dtype.code, dtype.bits) {
+        _ if dtype.lanes != 1 => return None,
+        (kDLBool, 8) => PyBool::new(py, value != 0).to_owned().into_any(),
+        (kDLUInt, 8 | 16 | 32 | 64) => PyInt::new(py, value).into_any(),
+        (kDLInt, bits @ (8 | 16 | 32 | 64)) => {
+            // The sign is the highest of the bits.
+            let unused = 64 - bits;
+            PyInt::new(py, (value << unused).cast_signed() >> unused).into_any()
+        }
+        (kDLComplex, _) => {
+            let (real, imaginary) = bytes.split_at(bytes.len() / 2);
+            let (real, imaginary) = (float(kDLFloat, real)?, float(kDLFloat, imaginary)?);
+            PyComplex::from_doubles(py, real, imaginary).into_any()
+        }
+        (code, _) => PyFloat::new(py, float(code, bytes)?).into_any(),
     })
+}
+
+/// The integer that up to eight bytes are.
+fn unsigned(bytes: &[u8]) -> u64 {
+    let append = |higher, byte: &u8| higher << 8 | u64::from(*byte);
+    if cfg!(target_endian = "little") {
+        bytes.iter().rfold(0, append)
+    } else {
+        bytes.iter().fold(0, append)
+    }
+}
+
+/// The floating-point number that these bytes are.
+fn float(code: DLDataTypeCode, bytes: &[u8]) -> Option<f64> {
+    let bits = unsigned(bytes);
+    match (code, bytes.len()) {
+        (kDLFloat, 2) => Some(half(bits as u16)),
+        (kDLFloat, 4) => Some(f32::from_bits(bits as u32).into()),
+        (kDLFloat, 8) => Some(f64::from_bits(bits)),
+        (kDLBfloat, 2) => Some(f32::from_bits((bits as u32) << 16).into()),
+        _ => None,
+    }
 }
 
 /// An IEEE half.

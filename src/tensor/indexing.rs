@@ -11,84 +11,26 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::DType;
 use crate::types::error::type_name;
 
-/// The dimensions that an index leaves, and the offset of their first element.
-struct Chosen<'a> {
-    /// The dimensions still to be indexed.
-    left: &'a [i64],
-    strides: &'a [i64],
-    offset: i64,
-    chosen: (Vec<i64>, Vec<i64>),
-}
-
-impl Chosen<'_> {
-    fn add(&mut self, extent: i64, stride: i64) {
-        self.chosen.0.push(extent);
-        self.chosen.1.push(stride);
-    }
-
-    /// The next dimension of the tensor.
-    fn next(&mut self) -> (i64, i64) {
-        // `part` has counted the dimensions.
-        let (extent, stride) = (self.left[0], self.strides[0]);
-        (self.left, self.strides) = (&self.left[1..], &self.strides[1..]);
-        (extent, stride)
-    }
-
-    /// Leaves the next `count` dimensions whole.
-    fn keep(&mut self, count: usize) {
-        for _ in 0..count {
-            let (extent, stride) = self.next();
-            self.add(extent, stride);
-        }
-    }
-
-    fn apply(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
-        if item.is_none() {
-            self.add(1, 0);
-            return Ok(());
-        }
-        let (extent, stride) = self.next();
-        if let Ok(slice) = item.cast::<PySlice>() {
-            let range = slice.indices(extent as isize)?;
-            let (start, step) = (range.start as i64, range.step as i64);
-            let length = range.slicelength as i64;
-            // A step is only taken from one element to the next, inside of the memory.
-            let step = if length > 1 {
-                step.wrapping_mul(stride)
-            } else {
-                stride
-            };
-            if length > 0 {
-                self.move_by(start, stride);
-            }
-            self.add(length, step);
-            return Ok(());
-        }
-        let index = item.extract::<i64>().map_err(|error| {
-            if error.is_instance_of::<PyOverflowError>(item.py()) {
-                PyIndexError::new_err("the index takes more than 64 bits")
-            } else {
-                error
-            }
-        })?;
-        let place = if index < 0 {
-            index.saturating_add(extent)
+/// The index in a dimension of this extent that `item`, an int, chooses; negative ones count from the end.
+fn place(item: &Bound<'_, PyAny>, extent: i64) -> PyResult<i64> {
+    let index = item.extract::<i64>().map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(item.py()) {
+            PyIndexError::new_err("the index takes more than 64 bits")
         } else {
-            index
-        };
-        if !(0..extent).contains(&place) {
-            return Err(PyIndexError::new_err(format!(
-                "index {index} is out of bounds for a dimension of {extent}"
-            )));
+            error
         }
-        self.move_by(place, stride);
-        Ok(())
+    })?;
+    let place = if index < 0 {
+        index.saturating_add(extent)
+    } else {
+        index
+    };
+    if !(0..extent).contains(&place) {
+        return Err(PyIndexError::new_err(format!(
+            "index {index} is out of bounds for a dimension of {extent}"
+        )));
     }
-
-    /// Adds `steps` steps of `stride`. An empty tensor may have any strides; it has no address that they could change.
-    fn move_by(&mut self, steps: i64, stride: i64) {
-        self.offset = self.offset.wrapping_add(steps.wrapping_mul(stride));
-    }
+    Ok(place)
 }
 
 /// Whether `item` stands for one dimension of the tensor.
@@ -134,7 +76,7 @@ pub(crate) fn part(snapshot: &Snapshot, index: &Bound<'_, PyAny>) -> PyResult<Sn
     };
     let ndim = snapshot.ndim();
     let mut count = 0;
-    for item in items.iter() {
+    for item in &items {
         count += usize::from(is_dimension(&item)?);
     }
     if count > ndim {
@@ -142,24 +84,35 @@ pub(crate) fn part(snapshot: &Snapshot, index: &Bound<'_, PyAny>) -> PyResult<Sn
             "{count} indices for a tensor of {ndim} dimensions"
         )));
     }
-    let mut chosen = Chosen {
-        left: snapshot.shape(),
-        strides: snapshot.strides(),
-        offset: 0,
-        chosen: (Vec::new(), Vec::new()),
-    };
+    let (extents, steps) = (snapshot.shape().iter(), snapshot.strides().iter());
+    let mut dimensions = extents.copied().zip(steps.copied());
+    let (mut chosen, mut offset) = (Vec::new(), 0_i64);
     let mut is_whole = false;
-    for item in items.iter() {
-        if !item.is(PyEllipsis::get(py)) {
-            chosen.apply(&item)?;
-        } else if is_whole {
-            return Err(PyIndexError::new_err("an index has at most one '...'"));
-        } else {
+    for item in items {
+        if item.is_none() {
+            chosen.push((1, 0));
+        } else if item.is(PyEllipsis::get(py)) {
+            if is_whole {
+                return Err(PyIndexError::new_err("an index has at most one '...'"));
+            }
             is_whole = true;
-            chosen.keep(ndim - count);
+            chosen.extend(dimensions.by_ref().take(ndim - count));
+        } else if let Some((extent, stride)) = dimensions.next() {
+            // An empty tensor may have any strides; it has no address that they could change.
+            let start = if let Ok(slice) = item.cast::<PySlice>() {
+                let range = slice.indices(extent as isize)?;
+                let (length, step) = (range.slicelength as i64, range.step as i64);
+                // A step is only taken from one element to the next, inside of the memory.
+                let step = if length > 1 { step } else { 1 };
+                chosen.push((length, step.wrapping_mul(stride)));
+                if length > 0 { range.start as i64 } else { 0 }
+            } else {
+                place(&item, extent)?
+            };
+            offset = offset.wrapping_add(start.wrapping_mul(stride));
         }
     }
-    chosen.keep(chosen.left.len());
-    let (shape, strides) = chosen.chosen;
-    Ok(snapshot.part(chosen.offset, &shape, &strides)?)
+    chosen.extend(dimensions);
+    let (shape, strides): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
+    Ok(snapshot.part(offset, &shape, &strides)?)
 }

@@ -1,9 +1,8 @@
 //! Managed tensors: an owning handle for either struct of `dlpack.h`.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
@@ -15,18 +14,24 @@ use crate::types::error::Error;
 mod export;
 mod flags;
 mod offer;
+mod replaced;
 
 pub(crate) use export::export;
 use export::{Export, delete};
 use flags::{KNOWN_FLAGS, minor_of, unknown_flags};
 pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond, read_only};
 pub(crate) use offer::Offer;
+pub(crate) use replaced::{first_deleter, replace_deleter};
 
 /// Either managed struct, that of `dltensor` capsules or that of `dltensor_versioned` ones.
 ///
 /// Fields are read individually through the pointer: in a struct of another major version, memory after `flags` may
 /// not even be readable (R29).
 pub(crate) trait ManagedTensor: Sized + 'static {
+    /// Name of a capsule that owns such a tensor (R1).
+    const NAME: &'static CStr;
+    /// Name of a consumed capsule (R7).
+    const USED: &'static CStr;
     /// The flags that a snapshot adds for what this struct cannot say.
     const UNSAID: u64;
 
@@ -68,6 +73,8 @@ pub(crate) trait ManagedTensor: Sized + 'static {
 }
 
 impl ManagedTensor for DLManagedTensorVersioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+    const USED: &'static CStr = c"used_dltensor_versioned";
     const UNSAID: u64 = 0;
 
     unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
@@ -122,6 +129,8 @@ impl ManagedTensor for DLManagedTensorVersioned {
 }
 
 impl ManagedTensor for DLManagedTensor {
+    const NAME: &'static CStr = c"dltensor";
+    const USED: &'static CStr = c"used_dltensor";
     const UNSAID: u64 = MAYBE_READ_ONLY;
 
     unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
@@ -175,9 +184,6 @@ pub(crate) struct Maker {
     pub(crate) size: usize,
 }
 
-/// Finds the deleter that a trace has replaced, by the address of the managed tensor; set by the first trace.
-pub(crate) static REPLACED: OnceLock<fn(usize) -> Option<usize>> = OnceLock::new();
-
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
 pub(crate) struct Managed<M: ManagedTensor>(NonNull<M>);
 
@@ -224,10 +230,12 @@ impl<M: ManagedTensor> Managed<M> {
     pub(crate) fn maker(&self) -> Maker {
         // SAFETY: as in `deleter`.
         let context = unsafe { M::context(self.0) };
-        let replaced = REPLACED.get().and_then(|of| of(self.0.addr().get()));
-        let deleter = || self.deleter().map_or(0, |deleter| deleter as usize);
+        let deleter = self.deleter().map_or(0, |deleter| deleter as usize);
+        let of_dlx: unsafe extern "C" fn(*mut c_void) = replaced::delete::<M>;
+        let is_replaced = deleter == of_dlx as usize;
+        let first = is_replaced.then(|| first_deleter(self.0.addr().get()));
         Maker {
-            deleter: replaced.unwrap_or_else(deleter),
+            deleter: first.flatten().unwrap_or(deleter),
             context: context.cast_const().cast(),
             size: self.0.addr().get().saturating_sub(context.addr()),
         }
@@ -253,11 +261,6 @@ impl<M: ManagedTensor> Managed<M> {
         }
         // SAFETY: as in `read`.
         beyond(flags, unsafe { M::minor(self.0) })
-    }
-
-    /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.
-    pub(crate) fn delete(self) {
-        ManuallyDrop::new(self).call_deleter();
     }
 
     /// Drops it in a release that has no exception set and reports what the deleter sets (`quietly`).

@@ -287,26 +287,20 @@ pub(super) fn subclass<'py>(
 ///
 /// Called by CPython, attached, with an object of the class whose reference count is zero.
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    let body = || {
-        // SAFETY: a live head, as the caller guarantees.
-        let class = unsafe { ffi::Py_TYPE(object) };
-        // SAFETY: an object of the class without references, as the caller guarantees.
-        unsafe { end(object) };
-        // SAFETY: allocated by `new`.
-        unsafe { ffi::PyObject_Free(object.cast()) };
-        // SAFETY: every object holds a reference to its class.
-        unsafe { ffi::Py_DECREF(class.cast()) };
-    };
+    // SAFETY: as the caller guarantees; `new` allocated the object.
+    let body = || unsafe { end(object, free) };
     guard(body, unraisable);
 }
 
-/// Drops everything in an object except its head and its memory.
+/// Drops an object, and gives its memory to `free`.
 ///
 /// # Safety
 ///
-/// As for [`dealloc`].
+/// As for [`dealloc`]; `free` is the `tp_free` of the object's class.
 #[inline(always)]
-pub(super) unsafe fn end(object: *mut ffi::PyObject) {
+pub(super) unsafe fn end(object: *mut ffi::PyObject, free: unsafe extern "C" fn(*mut c_void)) {
+    // SAFETY: a live head, as the caller guarantees.
+    let class = unsafe { ffi::Py_TYPE(object) };
     // SAFETY: an object of the class.
     let place = unsafe { Body::of(object) };
     // SAFETY: still intact here (S24, tensor objects).
@@ -317,6 +311,10 @@ pub(super) unsafe fn end(object: *mut ffi::PyObject) {
     }
     // SAFETY: written when the object was made (S24), and nothing can reach it any more.
     unsafe { place.drop_in_place() };
+    // SAFETY: allocated as `free` requires, as the caller guarantees.
+    unsafe { free(object.cast()) };
+    // SAFETY: every object holds a reference to its class.
+    unsafe { ffi::Py_DECREF(class.cast()) };
 }
 
 /// `tp_free` of the class. Having its own function makes CPython refuse `__class__` assignments to and from other

@@ -29,7 +29,7 @@ use crate::tensor::memory::Memory;
 use crate::types::error::Error;
 use crate::types::{dtype, layout};
 
-pub(crate) use source::{Aliases, Hold, Source};
+pub(crate) use source::{Aliases, Source, Traced};
 
 struct Fields {
     flags: u64,
@@ -43,7 +43,7 @@ impl Beside for Fields {
         if !self.streams.are_none() {
             self.release(tensor, shape);
         }
-        if let Source::Snapshot(_) | Source::Part(_) | Source::Aliased(_) = self.source {
+        if self.source.whole().is_some() {
             self.let_view_go();
         }
     }
@@ -69,7 +69,7 @@ impl Fields {
             let mut held = Some((usage, replace(&mut self.source, Source::Static)));
             let mut let_go = move || {
                 if let Some((usage, source)) = held.take() {
-                    let ends = release::ends(&usage, source.usage());
+                    let ends = release::ends(&usage, source.whole().and_then(Snapshot::usage));
                     if !ends.is_empty() {
                         release::defer(ends, device, bytes, Box::new(source));
                     }
@@ -190,8 +190,7 @@ impl Snapshot {
     /// The other devices that the memory is on, if any.
     pub(crate) fn aliases(&self) -> Option<&Aliases> {
         match &self.0.value().source {
-            Source::Aliased(aliased) => Some(&aliased.1),
-            Source::Snapshot(snapshot) => snapshot.aliases(),
+            Source::View(whole, aliases) => aliases.as_deref().or_else(|| whole.aliases()),
             _ => None,
         }
     }
@@ -204,12 +203,6 @@ impl Snapshot {
         } else {
             [null_mut(); 2]
         }
-    }
-
-    /// Whether [`Self::maker`] has to be asked.
-    #[inline(always)]
-    pub(crate) fn may_have_maker(&self) -> bool {
-        !matches!(self.0.value().source, Source::Static | Source::Python(_))
     }
 
     /// Whether something holds the memory, so that the caller need not vouch for it.
@@ -274,20 +267,7 @@ impl Snapshot {
     /// Everything but the shape.
     #[inline(always)]
     pub(crate) fn meta(&self) -> Meta {
-        let DLTensor {
-            data,
-            byte_offset,
-            device,
-            dtype,
-            ..
-        } = *self.0.tensor();
-        Meta {
-            data,
-            byte_offset,
-            device,
-            dtype,
-            flags: self.0.value().flags,
-        }
+        Meta::written(self.0.tensor(), self.0.value().flags)
     }
 
     /// Number of elements.

@@ -25,7 +25,7 @@ use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others};
 use crate::cpython::once::intern;
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::{Hold, Snapshot, Source};
+use crate::tensor::snapshot::{Snapshot, Source, Traced};
 
 pub(crate) use export::{exported, exported_capsule, made_capsule};
 
@@ -61,23 +61,6 @@ fn thread() -> u64 {
         safe fn GetCurrentThreadId() -> u32;
     }
     GetCurrentThreadId().into()
-}
-
-/// The owner of traced memory.
-struct Held {
-    source: Source,
-    // Dropped after the source.
-    end: End,
-}
-
-impl Hold for Held {
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        self.source.objects()
-    }
-
-    fn traced(&self) -> Option<(u64, &Source)> {
-        Some((self.end.0, &self.source))
-    }
 }
 
 /// Call ``hook`` at each import and export from now on, at none with None; append what has ended to ``ends``.
@@ -128,23 +111,28 @@ pub(crate) unsafe fn imported(
     guard(body, unraisable);
 }
 
-/// Begins to watch `made`, if it is a new tensor: of `source`, to be converted to `class`.
-#[cold]
-#[inline(never)]
+/// Begins to watch `made`, if a trace is on and it is a new tensor: of `source`, to be converted to `class`.
 pub(crate) fn begun(
     made: &Bound<'_, PyAny>,
     way: &'static CStr,
     source: Option<&Bound<'_, PyAny>>,
     class: Option<&Bound<'_, PyAny>>,
 ) {
+    if !is_on() {
+        return;
+    }
     let Some(tensor) = Tensor::of(made).filter(|_| !has_others(made)) else {
         return;
     };
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let snapshot = tensor.get().described();
     let wrap = |source| {
-        let end = End(number);
-        Source::Held(Box::new(Held { source, end }))
+        let _end = Box::new(End(number));
+        Source::Traced(Box::new(Traced {
+            number,
+            source,
+            _end,
+        }))
     };
     // SAFETY: nobody else has seen the object that holds the snapshot, as its count says (S27, traces).
     if unsafe { snapshot.wrap_source(wrap) } {

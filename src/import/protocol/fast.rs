@@ -12,7 +12,6 @@ use super::{Whose, protected, question};
 use crate::cpython::call::has;
 use crate::cpython::once::intern;
 use crate::tensor::capsule::{self, Exported};
-use crate::tensor::checked;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
@@ -45,15 +44,12 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
         Ok(capsule) => capsule,
         Err(error) => return super::unless_absent(x, error),
     };
-    let managed = match capsule::take(&capsule)? {
-        Exported::Managed(managed) => managed,
-        Exported::Snapshot(snapshot) => {
-            let snapshot = protected(x, is_tensorflow, snapshot)?;
-            let is_on_cpu = snapshot.meta().device == device::CPU;
-            return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
-        }
+    let Some(managed) = capsule::take(&capsule) else {
+        let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
+        let is_on_cpu = snapshot.meta().device == device::CPU;
+        return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
     };
-    let managed = checked::conforming(managed)?;
+    let managed = Snapshot::conforming(managed)?;
     let tensor = managed.read()?.0;
     if let Some(kind) = whose.torch() {
         kind.check_dtype(x, tensor.dtype)?;

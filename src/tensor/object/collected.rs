@@ -73,16 +73,10 @@ pub(super) fn derive<'py>(plain: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyT
 /// Called by CPython, attached, with an object of the class whose reference count is zero.
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     let body = || {
-        // SAFETY: a live head, as the caller guarantees.
-        let class = unsafe { ffi::Py_TYPE(object) };
         // SAFETY: a tracked object, as the caller guarantees; from now on the collector ignores it.
         unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
-        // SAFETY: an object of the class without references, as the caller guarantees.
-        unsafe { end(object) };
-        // SAFETY: allocated by `new`.
-        unsafe { ffi::PyObject_GC_Del(object.cast()) };
-        // SAFETY: every object holds a reference to its class.
-        unsafe { ffi::Py_DECREF(class.cast()) };
+        // SAFETY: as the caller guarantees; `new` allocated the object.
+        unsafe { end(object, free) };
     };
     guard(body, unraisable);
 }

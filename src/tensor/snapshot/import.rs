@@ -1,50 +1,66 @@
 //! Imports of foreign managed tensors into snapshots.
 
 use std::cell::Cell;
-use std::mem::replace;
+use std::mem::{ManuallyDrop, replace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Snapshot, Source};
 use crate::abi::{DLDevice, DLTensor};
 use crate::stream::usage::StreamUsage;
-use crate::tensor::checked::{Checked, Meta, dimensions};
+use crate::tensor::checked::{Checked, Meta, dimensions, is_exact};
 use crate::tensor::managed::{Managed, ManagedTensor, ManagedVersioned};
 use crate::types::error::Error;
 
+/// Checks a foreign tensor.
+///
+/// # Safety
+///
+/// `managed` may move, but is not dropped while the description is used.
+unsafe fn checked<'a, M: ManagedTensor>(managed: &Managed<M>) -> Result<Checked<'a>, Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100) and stay so (S3, managed tensors).
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let mut checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
+    checked.meta.flags = managed.versioned(checked.meta.flags) | M::UNSAID;
+    Ok(checked)
+}
+
 impl Snapshot {
-    /// Takes ownership of a foreign tensor, or returns it unchanged with the reason.
+    /// Takes ownership of a foreign tensor; one that it refuses is left to the caller.
     ///
     /// `usage` says what the elements wait for.
     pub(crate) fn import<M>(
-        managed: Managed<M>,
+        managed: ManuallyDrop<Managed<M>>,
         usage: Option<Arc<StreamUsage>>,
-    ) -> Result<Self, (Error, Managed<M>)>
+    ) -> Result<Self, Error>
     where
         M: ManagedTensor,
         Source: From<Managed<M>>,
     {
-        let (tensor, flags) = match managed.read() {
-            Ok(read) => read,
-            Err(error) => return Err((error, managed)),
-        };
-        // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100), and stay valid during this function:
-        // `managed` moves into the snapshot or back to the caller (S3, managed tensors).
-        let dimensions = unsafe { dimensions(tensor) };
-        let checked = dimensions
-            .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
-        match checked {
-            Ok(mut checked) => {
-                checked.meta.flags = managed.versioned(checked.meta.flags) | M::UNSAID;
-                Ok(checked.with_usage(managed.into(), usage))
-            }
-            Err(error) => Err((error, managed)),
-        }
+        // SAFETY: `managed` moves into the snapshot, or is not dropped.
+        let checked = unsafe { checked(&managed) }?;
+        Ok(checked.with_usage(ManuallyDrop::into_inner(managed).into(), usage))
     }
 
     /// As [`Self::import`], without streams; deletes a tensor that it refuses.
     pub(crate) fn of(managed: ManagedVersioned) -> Result<Self, Error> {
-        Self::import(managed, None).map_err(|(error, _)| error)
+        // SAFETY: `managed` moves into the snapshot.
+        let checked = unsafe { checked(&managed) }?;
+        Ok(checked.over(managed.into()))
+    }
+
+    /// `managed` itself, checked, if an export of its snapshot would have the same fields, so that it can be passed on; else
+    /// that export.
+    #[inline(always)]
+    pub(crate) fn conforming(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
+        let (tensor, flags) = managed.read()?;
+        // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3, managed tensors).
+        match unsafe { is_exact(tensor, flags) }? {
+            true => Ok(managed),
+            // Nothing else uses the memory.
+            false => Self::of(managed)?.export(true),
+        }
     }
 
     /// Takes ownership of a tensor on `device` that [`Meta::usual`] accepts; returns others. Also returns the offset of the

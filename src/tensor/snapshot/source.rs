@@ -9,30 +9,10 @@ use pyo3::ffi;
 use super::Snapshot;
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::held_buffer::Buffer;
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::memory::Memory;
-
-/// An owner from another protocol; dropping it releases the memory.
-pub(crate) trait Hold: Send + Sync {
-    /// The Python objects to which it holds one reference each, if known; NULL for none.
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [null_mut(); 2]
-    }
-
-    /// The number that a trace gave it, if one did, and what was the owner before.
-    fn traced(&self) -> Option<(u64, &Source)> {
-        None
-    }
-}
-
-impl Hold for (PythonOwner, PythonOwner) {
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.0.as_ptr(), self.1.as_ptr()]
-    }
-}
 
 /// The owner of a snapshot's memory; dropping it releases the memory. Every snapshot has room for the largest variant.
 pub(crate) enum Source {
@@ -42,20 +22,20 @@ pub(crate) enum Source {
     Legacy(Managed<DLManagedTensor>),
     /// Memory owned by a Python object, passed to `from_pointer`.
     Python(PythonOwner),
-    /// Memory that a Python buffer holds.
-    Buffer(Buffer),
+    /// Memory that a Python buffer holds, and an object that may own it, too.
+    Buffer(Buffer, Option<PythonOwner>),
     /// dlx's own host memory.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
     /// dlx's own device memory.
     Device(Box<DeviceMemory>),
     /// Memory described by another protocol, with its owner.
-    Held(Box<dyn Hold>),
-    /// Another view of the same memory.
-    Snapshot(Snapshot),
+    Held(#[expect(dead_code, reason = "held for its memory")] Box<dyn Send + Sync>),
+    /// Memory whose import a trace has noted.
+    Traced(Box<Traced>),
+    /// Another view of the same memory, and the other devices that it is on, if they were named for this one.
+    View(Snapshot, Option<Box<Aliases>>),
     /// A view of more of the same memory.
     Part(Snapshot),
-    /// Another view of the same memory, with the other devices that it is on.
-    Aliased(Box<(Snapshot, Aliases)>),
     /// Memory that the caller vouches for.
     Static,
 }
@@ -77,8 +57,11 @@ impl Source {
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
         match self {
             Self::Python(owner) => [owner.as_ptr(), null_mut()],
-            Self::Buffer(buffer) => [buffer.exporter(), null_mut()],
-            Self::Held(held) => held.objects(),
+            Self::Buffer(buffer, owner) => {
+                let owner = owner.as_ref().map_or(null_mut(), PythonOwner::as_ptr);
+                [buffer.exporter(), owner]
+            }
+            Self::Traced(traced) => traced.source.objects(),
             Self::Part(whole) => whole.objects(),
             _ => [null_mut(); 2],
         }
@@ -88,36 +71,39 @@ impl Source {
     pub(super) fn root(&self) -> &Self {
         let mut source = self;
         // Views may be based on any number of others.
-        loop {
-            let view = match source {
-                Self::Versioned(managed) => managed.owner::<Snapshot>(),
-                Self::Legacy(managed) => managed.owner::<Snapshot>(),
-                Self::Snapshot(view) | Self::Part(view) => Some(view),
-                Self::Aliased(aliased) => Some(&aliased.0),
-                Self::Held(held) => match held.traced() {
-                    Some((_, before)) => {
-                        source = before;
-                        continue;
-                    }
-                    None => None,
-                },
-                _ => None,
-            };
-            match view {
-                Some(view) => source = &view.0.value().source,
-                None => return source,
-            }
+        while let Some(below) = source.below() {
+            source = below;
         }
+        source
     }
 
-    /// The streams of the view that this one is based on.
-    pub(crate) fn usage(&self) -> Option<&StreamUsage> {
+    /// What holds the memory for this one, unless it does that itself.
+    fn below(&self) -> Option<&Self> {
+        let whole = match self {
+            Self::Versioned(managed) => managed.owner::<Snapshot>()?,
+            Self::Legacy(managed) => managed.owner::<Snapshot>()?,
+            Self::Traced(traced) => return Some(&traced.source),
+            _ => self.whole()?,
+        };
+        Some(&whole.0.value().source)
+    }
+
+    /// What this is a view of.
+    #[inline(always)]
+    pub(crate) fn whole(&self) -> Option<&Snapshot> {
         match self {
-            Self::Snapshot(view) | Self::Part(view) => view.usage(),
-            Self::Aliased(aliased) => aliased.0.usage(),
+            Self::View(whole, _) | Self::Part(whole) => Some(whole),
             _ => None,
         }
     }
+}
+
+/// The owner of traced memory.
+pub(crate) struct Traced {
+    pub(crate) number: u64,
+    pub(crate) source: Source,
+    /// Notes the end; dropped after the source.
+    pub(crate) _end: Box<dyn Send + Sync>,
 }
 
 /// The other devices that a tensor is on, and the object to ask for it there.

@@ -43,33 +43,31 @@ impl Snapshot {
 
     /// The same tensor, with the other devices that it is on.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
-        let source = Source::Aliased(Box::new((self.clone(), aliases)));
-        self.view(self.meta(), source, self.shared_usage().cloned())
+        let usage = self.shared_usage().cloned();
+        self.view(self.meta(), Some(Box::new(aliases)), usage)
     }
 
     /// The same tensor, also used on other streams.
     pub(crate) fn used(&self, usage: Arc<StreamUsage>) -> Result<Self, Error> {
-        let source = Source::Snapshot(self.clone());
-        self.view(self.meta(), source, Some(usage))
+        self.view(self.meta(), None, Some(usage))
     }
 
     /// The same elements, with a change to what describes them.
     fn other(&self, change: impl FnOnce(&mut Meta)) -> Result<Self, Error> {
         let mut meta = self.meta();
         change(&mut meta);
-        let source = Source::Snapshot(self.clone());
-        self.view(meta, source, self.shared_usage().cloned())
+        self.view(meta, None, self.shared_usage().cloned())
     }
 
-    /// The same elements as `meta` describes them, held by `source`.
+    /// The same elements as `meta` describes them.
     fn view(
         &self,
         meta: Meta,
-        source: Source,
+        aliases: Option<Box<Aliases>>,
         usage: Option<Arc<StreamUsage>>,
     ) -> Result<Self, Error> {
         let checked = Checked::new(meta, self.shape(), Some(self.strides()))?;
-        Ok(checked.with_usage(source, usage))
+        Ok(checked.with_usage(Source::View(self.clone(), aliases), usage))
     }
 
     /// Some of the elements, the first of them `offset` elements after that of `self`.

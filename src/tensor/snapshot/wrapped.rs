@@ -8,10 +8,8 @@ impl Snapshot {
     /// The number that a trace gave to the import of this memory.
     pub(crate) fn traced(&self) -> Option<u64> {
         match &self.0.value().source {
-            Source::Held(held) => held.traced().map(|(number, _)| number),
-            Source::Snapshot(whole) | Source::Part(whole) => whole.traced(),
-            Source::Aliased(aliased) => aliased.0.traced(),
-            _ => None,
+            Source::Traced(traced) => Some(traced.number),
+            source => source.whole()?.traced(),
         }
     }
 
@@ -29,9 +27,7 @@ impl Snapshot {
         let source = unsafe { &mut (*fields.as_ptr()).source };
         match source {
             // SAFETY: the view is reached through this snapshot alone, if its own count says so.
-            Source::Snapshot(whole) | Source::Part(whole) => unsafe { whole.wrap_source(wrap) },
-            // SAFETY: as above.
-            Source::Aliased(aliased) => unsafe { aliased.0.wrap_source(wrap) },
+            Source::View(whole, _) | Source::Part(whole) => unsafe { whole.wrap_source(wrap) },
             source => {
                 *source = wrap(replace(source, Source::Static));
                 true

@@ -1,8 +1,6 @@
-//! Traced exports: managed tensors whose deleter a trace has replaced by its own, which notes the end.
+//! Traced exports: managed tensors whose deleter a trace has replaced, so that the end is noted.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -13,16 +11,9 @@ use pyo3::types::PyCapsule;
 use super::{End, NUMBERS, tell};
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned};
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::is_attached;
-use crate::tensor::capsule::{CapsuleNames, pointer};
-use crate::tensor::managed::{ManagedTensor, REPLACED};
-
-/// The exports that have not ended, by the addresses of their managed tensors: the deleter of the maker, and the end.
-static EXPORTS: Lock<BTreeMap<usize, (Option<Deleter>, End)>> = Lock::new(BTreeMap::new());
-
-/// The deleter of either managed tensor.
-type Deleter = unsafe extern "C" fn(*mut c_void);
+use crate::tensor::capsule::pointer;
+use crate::tensor::managed::{Managed, ManagedTensor, first_deleter, replace_deleter};
 
 /// As [`exported_capsule`].
 #[cold]
@@ -51,7 +42,7 @@ pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut 
 /// # Safety
 ///
 /// As for [`exported_capsule`].
-unsafe fn exported_as<M: CapsuleNames>(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
+unsafe fn exported_as<M: ManagedTensor>(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
     // SAFETY: attached, with a live capsule or NULL.
     if let Some(tensor) = unsafe { pointer::<M>(capsule, M::NAME) } {
         // SAFETY: a capsule of this name owns such a tensor.
@@ -75,79 +66,22 @@ pub(crate) unsafe fn exported<M: ManagedTensor>(
     let Ok((tensor, flags)) = (unsafe { M::read(managed) }) else {
         return;
     };
-    // SAFETY: as above.
-    let place = unsafe { M::deleter(managed) };
     let body = || {
-        // An allocator is called by threads that know nothing of Python (R136).
-        if is_attached() != Some(true) {
+        // An allocator is called by threads that know nothing of Python (R136), and a table may pass on what another one
+        // has exported.
+        if is_attached() != Some(true) || first_deleter(managed.addr().get()).is_some() {
             return;
         }
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: whoever calls the new deleter gives the tensor up; this is dropped then, the tensor before the end.
+        let held = (unsafe { Managed::from_raw(managed) }, End(number));
         // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S27).
-        if let Some(number) = unsafe { watch(managed.cast(), place.cast(), delete::<M>) } {
-            // SAFETY: asked above.
-            let py = unsafe { Python::assume_attached() };
-            // SAFETY: NULL or live, as the caller promises.
-            let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-            tell(py, way, number, source.as_ref(), tensor, flags, None);
-        }
-    };
-    guard(body, unraisable);
-}
-
-/// Replaces the deleter of a managed tensor by `delete`, and returns the number of its export; `None` if that was done
-/// before: a table may pass on what another one has exported.
-///
-/// # Safety
-///
-/// `place` is the field of `managed`, and nothing else accesses it during the call.
-unsafe fn watch(
-    managed: NonNull<c_void>,
-    place: *mut Option<Deleter>,
-    delete: Deleter,
-) -> Option<u64> {
-    let address = managed.as_ptr().addr();
-    REPLACED.get_or_init(|| replaced);
-    let mut exports = EXPORTS.lock();
-    let Entry::Vacant(export) = exports.entry(address) else {
-        return None;
-    };
-    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: as the caller promises.
-    let deleter = unsafe { place.replace(Some(delete)) };
-    export.insert((deleter, End(number)));
-    Some(number)
-}
-
-/// The deleter of the maker of a traced export.
-fn replaced(address: usize) -> Option<usize> {
-    let exports = EXPORTS.lock();
-    let (deleter, _) = exports.get(&address)?;
-    Some(deleter.map_or(0, |deleter| deleter as usize))
-}
-
-/// The deleter of a traced export: restores that of the maker and calls it.
-///
-/// # Safety
-///
-/// The consumer gives up a managed tensor with this deleter.
-unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut c_void) {
-    let body = || {
-        let Some(tensor) = NonNull::new(managed.cast::<M>()) else {
-            return;
-        };
-        // SAFETY: the consumer calls the deleter of a live tensor.
-        let place: *mut Option<Deleter> = unsafe { M::deleter(tensor) }.cast();
-        let found = EXPORTS.lock().remove(&managed.addr());
-        let Some((deleter, end)) = found else {
-            return;
-        };
-        // SAFETY: the consumer gives the tensor up, so nothing else accesses it.
-        unsafe { place.write(deleter) };
-        if let Some(deleter) = deleter {
-            // SAFETY: the consumer's call, passed on.
-            unsafe { deleter(managed) };
-        }
-        drop(end);
+        unsafe { replace_deleter(managed, held) };
+        // SAFETY: asked above.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: NULL or live, as the caller promises.
+        let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
+        tell(py, way, number, source.as_ref(), tensor, flags, None);
     };
     guard(body, unraisable);
 }
