@@ -43,9 +43,12 @@ pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapsh
 /// The deleter that the caller sees.
 unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
     let body = || {
-        let Some(share) = take(tensor.addr()) else {
+        let mut shares = SHARES.lock();
+        let Some(last) = shares.iter().rposition(|(of, _)| *of == tensor.addr()) else {
             return;
         };
+        let (_, share) = shares.remove(last);
+        drop(shares);
         // SAFETY: the share keeps the tensor alive (S15).
         let place = unsafe { &raw mut (*tensor).deleter };
         // SAFETY: as above; the next to read the field is whoever drops the last share, after this write.
@@ -54,11 +57,4 @@ unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
     };
     // A deleter cannot return an error.
     guard(body, unraisable);
-}
-
-/// Removes the share that was added last.
-fn take(address: usize) -> Option<Share> {
-    let mut shares = SHARES.lock();
-    let last = shares.iter().rposition(|(of, _)| *of == address)?;
-    Some(shares.remove(last).1)
 }
