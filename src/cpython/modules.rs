@@ -4,8 +4,9 @@
 
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
+
+use crate::cpython::once::Once;
 
 /// What a function of dlx's own Python code answers.
 #[cold]
@@ -20,7 +21,7 @@ pub(crate) fn python<'py>(
 
 /// This module, if it has been imported.
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    static MODULES: Once<Py<PyDict>> = Once::new();
     let py = name.py();
     // Importing `sys` every time would take longer than many exports.
     let modules = MODULES.get_or_try_init(py, || {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
 
@@ -23,6 +22,7 @@ pub(crate) use origin::{
 };
 
 use crate::cpython::fork::Lock;
+use crate::cpython::once::intern;
 use crate::exchange::foreign::header;
 use crate::exchange::published::Published;
 use crate::stream::namer::Of;

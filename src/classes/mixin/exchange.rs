@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -14,6 +13,7 @@ use crate::api::writing;
 use crate::copy::by_driver;
 use crate::copy::request::Consumer;
 use crate::cpython::interpreter::attach_uncounted;
+use crate::cpython::once::intern;
 use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested, stranger};
 use crate::import::ladder::{explain, is_accepted};
