@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple, PyType};
+use pyo3::types::{PyCapsule, PyString, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::by_driver;
 use crate::copy::request::{Asked, Request};
-use crate::cpython::call::{call_method_with, call_with};
 use crate::cpython::once::intern;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::exchange::{Exchange, publish};
@@ -25,7 +24,6 @@ use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::checked::Prototype;
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
@@ -56,17 +54,17 @@ pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
     };
     let lends = origin.lends();
     let own = Slot::claim(class, origin, hooks)?;
-    let table = match own {
-        Some(slot) => slot.table(),
-        None => parent(class, lends)?.and_then(Slot::table),
+    let shared = match own {
+        None => parent(class, lends)?,
+        own => own,
     };
-    if let Some(table) = table {
+    if let Some(slot) = shared {
         // A metaclass may override assignment, so set the attribute through `type`.
         let name = intern!(py, "__dlpack_c_exchange_api__");
         let setattr = py
             .get_type::<PyType>()
             .getattr(intern!(py, "__setattr__"))?;
-        setattr.call1((class, name, publish(py, table)?))?;
+        setattr.call1((class, name, publish(py, &slot.table)?))?;
     }
     if own.is_some() || WARNED.swap(true, Ordering::Relaxed) {
         return Ok(None);
@@ -82,7 +80,7 @@ pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
 fn parent(class: &Bound<'_, PyType>, lends: bool) -> PyResult<Option<&'static Slot>> {
     for base in class.mro().iter().skip(1) {
         let slot = Slot::of_class(base.cast::<PyType>()?)?;
-        if let Some(slot) = slot.filter(|slot| lends || !slot.lends()) {
+        if let Some(slot) = slot.filter(|slot| lends || !slot.origin.lends()) {
             return Ok(Some(slot));
         }
     }
@@ -150,7 +148,8 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
 #[pyfunction]
 pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
     let inner = Origin::without_slot(&x.get_type())?.read(x)?;
-    let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
+    let snapshot = from_dlpack(&inner, &Request::NOTHING);
+    let snapshot = snapshot.map_err(|error| explain(x, &inner, error))?;
     Tensor::new(x.py(), snapshot)
 }
 
@@ -161,10 +160,9 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
     let device = match protocol::device(&inner)? {
         Some(device) => device,
         None => {
-            tensor_of(&inner)
-                .map_err(|error| explain(&last, &inner, error))?
-                .meta()
-                .device
+            let snapshot = from_dlpack(&inner, &Request::NOTHING);
+            let snapshot = snapshot.map_err(|error| explain(&last, &inner, error))?;
+            snapshot.meta().device
         }
     };
     device::to_tuple(x.py(), device)
@@ -175,10 +173,6 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
 pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let (inner, _) = innermost(x)?;
     aliases::to_tuple(x.py(), &aliases::of(&inner, false)?.unwrap_or_default())
-}
-
-fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    from_dlpack(x, &Request::NOTHING)
 }
 
 /// Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``.
@@ -200,8 +194,8 @@ pub(crate) fn make_like<'py>(
         return import_tensor(class, tensor);
     };
     let hook = intern!(class.py(), "__dlx_like__");
-    let made = nested(class, || call_method_with(like, hook, &[tensor.as_any()]))?;
-    instance_of(class, made, "__dlx_like__")
+    let made = nested(class, || like.call_method1(hook, (tensor,)))?;
+    instance_of(class, made, hook)
 }
 
 /// Builds an instance of `class` over `tensor`.
@@ -210,39 +204,33 @@ fn make<'py>(
     class: &Bound<'py, PyType>,
     tensor: &Bound<'py, Tensor>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = class.py();
+    let (py, tensor) = (class.py(), tensor.as_any());
     // For classes that share the mixin's own table, a plain tensor.
     if is_root(class) {
-        return Ok(tensor.clone().into_any());
+        return Ok(tensor.clone());
     }
+    let (own, hook) = (intern!(py, "from_dlpack"), intern!(py, "__dlx_import__"));
     let (made, hook) = match origin {
-        Origin::Itself { import } => {
-            let made = match import {
-                Some(import) => call_with(import.bind(py), &[tensor.as_any()])?,
-                None => call_method_with(class, intern!(py, "from_dlpack"), &[tensor.as_any()])?,
-            };
-            (made, "from_dlpack")
-        }
-        _ => {
-            let hook = intern!(py, "__dlx_import__");
-            let made = nested(class, || call_method_with(class, hook, &[tensor.as_any()]))?;
-            (made, "__dlx_import__")
-        }
+        Origin::Itself { import: None } => (class.call_method1(own, (tensor,)), own),
+        Origin::Itself {
+            import: Some(import),
+        } => (import.bind(py).call1((tensor,)), own),
+        _ => (nested(class, || class.call_method1(hook, (tensor,))), hook),
     };
-    instance_of(class, made, hook)
+    instance_of(class, made?, hook)
 }
 
 /// What `hook` of `class` made, if it is an instance.
 fn instance_of<'py>(
     class: &Bound<'py, PyType>,
     made: Bound<'py, PyAny>,
-    hook: &str,
+    hook: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if made.is_instance(class)? {
         return Ok(made);
     }
     let wanted = format_args!("{}; expected an instance of the class", made.get_type());
-    Err(exchange::nonsense(class, hook, wanted))
+    Err(exchange::nonsense(class, hook.to_str()?, wanted))
 }
 
 /// The current stream of the library whose tensor instances of ``cls`` exported last, else dlx's current stream.
@@ -260,13 +248,11 @@ pub(crate) fn current_work_stream(
 
 /// The stream that `class` works on; dlx's current stream if it names none.
 pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult<i64> {
-    let named = match Slot::of_class(class)? {
-        Some(slot) => Exchange::current_work_stream(slot, class.py(), device)?,
-        None => 0,
-    };
-    match named {
-        0 => stream::current(class.py(), device),
-        named => Ok(named),
+    let py = class.py();
+    let asked = Slot::of_class(class)?.map(|slot| Exchange::current_work_stream(slot, py, device));
+    match asked.transpose()? {
+        None | Some(0) => stream::current(py, device),
+        Some(named) => Ok(named),
     }
 }
 

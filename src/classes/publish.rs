@@ -31,7 +31,7 @@ use crate::types::error::type_name;
 pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyCapsule>> {
     match own_capsule(cls)? {
         Some(capsule) => Ok(capsule),
-        None => capsule(provided(cls)?, cls.py()),
+        None => exchange::publish(cls.py(), &provided(cls)?.table),
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
         let message = format!("{class} has an exchange table already, that of {owner}");
         return Err(PyTypeError::new_err(message));
     }
-    let capsule = capsule(provided(cls)?, cls.py())?;
+    let capsule = exchange::publish(cls.py(), &provided(cls)?.table)?;
     if !is_immutable(cls) {
         return cls.setattr(name, capsule);
     }
@@ -81,10 +81,7 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     }
     namespace.del_item(name)?;
     modified(cls);
-    Err(PyTypeError::new_err(format!(
-        "the attributes of {} cannot be set safely",
-        type_name(cls)
-    )))
+    Err(unsettable(cls))
 }
 
 /// Remove the table that `publish` set on ``cls``; no effect if there is none.
@@ -163,7 +160,7 @@ fn is_published(cls: &Bound<'_, PyType>, attribute: &Bound<'_, PyAny>) -> bool {
 /// The slot for the table that dlx provides for `cls`; claims one if needed.
 fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
     let py = cls.py();
-    if let Some(slot) = Slot::provided(cls) {
+    if let Some(slot) = Slot::given_to(cls) {
         return Ok(slot);
     }
     let import = python(py, "dlx._libraries.importers", "importer", (cls,))?;
@@ -172,13 +169,6 @@ fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
     slot.ok_or_else(|| {
         PyRuntimeError::new_err(format!("the {SLOTS} exchange tables of dlx are used up"))
     })
-}
-
-fn capsule<'py>(slot: &'static Slot, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-    let table = slot
-        .table()
-        .ok_or_else(|| PyRuntimeError::new_err("the slot has no table"))?;
-    exchange::publish(py, table)
 }
 
 /// The dictionary behind the mapping proxy of an immutable type.
@@ -191,11 +181,14 @@ fn namespace<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyDict>> {
     let found = referents.try_iter()?.next().transpose()?;
     match found.map(Bound::cast_into::<PyDict>) {
         Some(Ok(namespace)) => Ok(namespace),
-        _ => Err(PyTypeError::new_err(format!(
-            "the attributes of {} cannot be set safely",
-            type_name(cls)
-        ))),
+        _ => Err(unsettable(cls)),
     }
+}
+
+#[cold]
+fn unsettable(cls: &Bound<'_, PyType>) -> PyErr {
+    let name = type_name(cls);
+    PyTypeError::new_err(format!("the attributes of {name} cannot be set safely"))
 }
 
 /// Invalidates the interpreter's caches after the dictionary of a type has changed.

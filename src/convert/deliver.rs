@@ -35,7 +35,7 @@ use crate::convert::result::{Given, is_protected, is_readonly, is_refusal};
 use crate::convert::source::{Input, Options, Taker};
 use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
-use crate::cpython::call::{call_method_with, call_with};
+use crate::cpython::call::call_with;
 use crate::cpython::modules::loaded;
 use crate::cpython::once::{Once, intern};
 use crate::exchange::Table;
@@ -88,7 +88,7 @@ pub(super) fn viewed<'py>(
     array: &Bound<'py, PyAny>,
     target: &Target<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let view = call_method_with(array, intern!(array.py(), "view"), &[target.class.as_any()]);
+    let view = array.call_method1(intern!(array.py(), "view"), (&target.class,));
     view.or_else(|error| {
         let snapshot = numpy::snapshot(array)?;
         Err(Given::of(snapshot.dl_tensor()).refused(target, error))

@@ -35,10 +35,9 @@ pub(crate) fn unraisable(payload: Box<dyn Any + Send>) {
     if is_attached() != Some(true) {
         return;
     }
-    let message = panic_message(&*payload);
     Python::try_attach(|py| {
         let _pending = Pending::save(py);
-        interpreter::unraisable(py, PanicException::new_err((message,)));
+        interpreter::unraisable(py, panicked(&*payload));
     });
 }
 
@@ -50,6 +49,12 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     format!("dlx panicked: {text}")
+}
+
+/// The exception for a panic.
+#[cold]
+pub(crate) fn panicked(payload: &(dyn Any + Send)) -> PyErr {
+    PanicException::new_err((panic_message(payload),))
 }
 
 /// Runs the body of an exchange function that can raise: returns 0, or -1 with an exception set (R123).
@@ -66,10 +71,7 @@ pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> 
             Ok(()) => 0,
             Err(error) => raise(py, error),
         },
-        |payload| {
-            let message = panic_message(&*payload);
-            raise(py, PanicException::new_err((message,)))
-        },
+        |payload| raise(py, panicked(&*payload)),
     )
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn answer<'py>(
     if !has(x, name)? {
         return Ok(None);
     }
-    match call_method_with(x, name, &[]) {
+    match x.call_method0(name) {
         // An instance may hide an attribute of its type.
         Err(error)
             if error.is_instance_of::<PyAttributeError>(x.py())
@@ -143,7 +143,7 @@ pub(crate) fn vectorcall<'py>(
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
-/// The most arguments of [`call_with`] and [`call_method_with`].
+/// The most arguments of [`call_with`].
 const MOST: usize = 6;
 
 /// Calls `function` with these arguments, without a tuple for them.
@@ -152,43 +152,21 @@ pub(crate) fn call_with<'py>(
     function: &Bound<'py, PyAny>,
     arguments: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let vectorcall = functions().vectorcall;
-    by_pointers(vectorcall, function, None, arguments)
-}
-
-/// Calls the method `name` of `x` with these arguments.
-#[inline(never)]
-pub(crate) fn call_method_with<'py>(
-    x: &Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-    arguments: &[&Bound<'py, PyAny>],
-) -> PyResult<Bound<'py, PyAny>> {
-    let vectorcall = functions().vectorcall_method;
-    by_pointers(vectorcall, name.as_any(), Some(x), arguments)
-}
-
-/// Calls one of the functions that take an array: with the receiver, if there is one, and the arguments.
-fn by_pointers<'py>(
-    vectorcall: Option<VectorcallMethod>,
-    first: &Bound<'py, PyAny>,
-    receiver: Option<&Bound<'py, PyAny>>,
-    arguments: &[&Bound<'py, PyAny>],
-) -> PyResult<Bound<'py, PyAny>> {
-    let vectorcall = there(vectorcall)?;
+    let vectorcall = there(functions().vectorcall)?;
     debug_assert!(arguments.len() <= MOST);
-    // One place before them, which the callee may write to, and one for the receiver.
-    let mut all = [null_mut(); MOST + 2];
+    // One place before them, which the callee may write to.
+    let mut all = [null_mut(); MOST + 1];
     let mut count = 0;
-    for (place, argument) in all[1..].iter_mut().zip(receiver.iter().chain(arguments)) {
+    for (place, argument) in all[1..].iter_mut().zip(arguments) {
         *place = argument.as_ptr();
         count += 1;
     }
     let (start, count) = (all[1..].as_mut_ptr(), count | ARGUMENTS_OFFSET);
-    // SAFETY: the function or the name, and as many arguments, are live, the thread is attached, and there is a place
-    // before them that may be written to.
-    let result = unsafe { vectorcall(first.as_ptr(), start, count, null_mut()) };
+    // SAFETY: the function and as many arguments are live, the thread is attached, and there is a place before them
+    // that may be written to.
+    let result = unsafe { vectorcall(function.as_ptr(), start, count, null_mut()) };
     // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(first.py(), result) }
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
 #[cfg(test)]

@@ -33,33 +33,26 @@ pub(crate) struct Inside(());
 
 impl Inside {
     /// Enters, after any fork in progress.
+    ///
+    /// Each side announces itself before it looks for the other, so at least one of them sees the other:
+    ///
+    /// ```text
+    /// enter:  INSIDE += 1; while FORKS > 0: INSIDE -= 1, sleep, INSIDE += 1
+    /// fork:   FORKS += 1; while INSIDE > 0: sleep; fork; FORKS -= 1
+    /// ```
     pub(crate) fn enter() -> Self {
         let depth = DEPTH.get();
         DEPTH.set(depth + 1);
         if depth == 0 {
-            while !try_enter() {
+            INSIDE.fetch_add(1, Ordering::SeqCst);
+            while FORKS.load(Ordering::SeqCst) > 0 {
+                INSIDE.fetch_sub(1, Ordering::SeqCst);
                 sleep(MOMENT);
+                INSIDE.fetch_add(1, Ordering::SeqCst);
             }
         }
         Self(())
     }
-}
-
-/// Counts this thread as inside, unless a fork is in progress.
-///
-/// Each side announces itself before it looks for the other, so at least one of them sees the other:
-///
-/// ```text
-/// enter:  INSIDE += 1; if FORKS > 0: INSIDE -= 1, sleep, retry
-/// fork:   FORKS += 1; while INSIDE > 0: sleep; fork; FORKS -= 1
-/// ```
-fn try_enter() -> bool {
-    INSIDE.fetch_add(1, Ordering::SeqCst);
-    let may_enter = FORKS.load(Ordering::SeqCst) == 0;
-    if !may_enter {
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
-    }
-    may_enter
 }
 
 impl Drop for Inside {
@@ -135,7 +128,7 @@ pub(crate) fn watch() {
     }
     extern "C" fn child() {
         let alone = || {
-            // Other threads may have been counted in `try_enter`; the child has none of them.
+            // Other threads may have been counted while they tried to enter; the child has none of them.
             INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::SeqCst);
             FORKS.store(0, Ordering::SeqCst);
             GENERATION.fetch_add(1, Ordering::SeqCst);

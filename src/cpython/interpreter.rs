@@ -233,18 +233,13 @@ pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
     attach_uncounted(|py| py.detach(&body)).unwrap_or_else(&body)
 }
 
-/// Whether `object` has other references, so that releasing one frees nothing.
+/// Whether somebody else has a reference to `object`, so that releasing one frees nothing.
 #[inline(always)]
-fn is_shared(object: *mut ffi::PyObject) -> bool {
+pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a live object.
-    let count = unsafe { ffi::Py_REFCNT(object) };
+    let count = unsafe { ffi::Py_REFCNT(object.as_ptr()) };
     // From 3.14 on the upper half holds flags.
     count as u32 > 1
-}
-
-/// Whether somebody else has a reference to `object`.
-pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
-    is_shared(object.as_ptr())
 }
 
 /// A Python object that keeps memory alive and may be released on any thread (S5).
@@ -267,12 +262,12 @@ impl PythonOwner {
     }
 
     /// Drops it on a thread that is attached.
-    pub(crate) fn drop_attached(self, _py: Python<'_>) {
+    pub(crate) fn drop_attached(self, py: Python<'_>) {
         // SAFETY: attached; this was our reference, released once (S5).
         let let_go = |this: &mut Self| unsafe { ffi::Py_DECREF(this.as_ptr()) };
         if is_finalizing() {
             std::mem::forget(self);
-        } else if is_shared(self.as_ptr()) {
+        } else if has_others(self.bind(py)) {
             let_go(&mut ManuallyDrop::new(self));
         } else {
             nested(self, let_go);

@@ -48,7 +48,8 @@ pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -
     let root = &raw mut ffi::PyType_Type;
     let lacks = |class, name| is_in_type(class, name) == Some(false);
     names.iter().all(|name| lacks(class.as_type_ptr(), name))
-        && (meta == root || (looks_alike(meta, root) && names.iter().all(|name| lacks(meta, name))))
+        && (meta == root
+            || (getattro(meta) == getattro(root) && names.iter().all(|name| lacks(meta, name))))
 }
 
 /// Whether the attributes of instances are those of `class`: they have no dict, and the usual function looks them up.
@@ -57,7 +58,8 @@ pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let dict: isize = class
         .getattr(intern!(class.py(), "__dictoffset__"))?
         .extract()?;
-    Ok(dict == 0 && looks_alike(class.as_type_ptr(), &raw mut ffi::PyBaseObject_Type))
+    let root = &raw mut ffi::PyBaseObject_Type;
+    Ok(dict == 0 && getattro(class.as_type_ptr()) == getattro(root))
 }
 
 /// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
@@ -67,12 +69,8 @@ pub(crate) fn reports_its_class(py: Python<'_>, class: *mut ffi::PyTypeObject) -
     static ROOT: OnceLock<(usize, usize)> = OnceLock::new();
     let name = intern!(py, "__class__");
     // 0 without CPython's function, and for no type else.
-    let of = |class| {
-        (
-            getattro(class),
-            found(class, name).map_or(0, |own| own.addr()),
-        )
-    };
+    let own = |class| found(class, name).map_or(0, |own| own.addr());
+    let of = |class| (getattro(class), own(class));
     let root = ROOT.get_or_init(|| of(&raw mut ffi::PyBaseObject_Type));
     root.1 != 0 && of(class) == *root
 }
@@ -125,12 +123,6 @@ pub(crate) fn is_method_of_class(
 #[inline(always)]
 pub(crate) fn looks_up_as_usual(class: *mut ffi::PyTypeObject) -> bool {
     getattro(class) == ffi::PyObject_GenericGetAttr as *const () as usize
-}
-
-/// Whether both types' instances look up attributes with the same function.
-#[cold]
-fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {
-    getattro(one) == getattro(other)
 }
 
 /// The address of the function that looks up attributes of instances.

@@ -8,18 +8,6 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::cpython::once::Once;
 
-/// `sys.modules`.
-#[inline(always)]
-fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
-    static MODULES: Once<Py<PyDict>> = Once::new();
-    // Importing `sys` every time would take longer than many exports.
-    let modules = MODULES.get_or_try_init(py, || {
-        let modules = py.import("sys")?.getattr("modules")?;
-        Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
-    })?;
-    Ok(modules.bind(py))
-}
-
 /// What a function of dlx's own Python code answers.
 #[cold]
 pub(crate) fn python<'py>(
@@ -33,7 +21,14 @@ pub(crate) fn python<'py>(
 
 /// This module, if it has been imported.
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    modules(name.py())?.get_item(name)
+    static MODULES: Once<Py<PyDict>> = Once::new();
+    let py = name.py();
+    // Importing `sys` every time would take longer than many exports.
+    let modules = MODULES.get_or_try_init(py, || {
+        let modules = py.import("sys")?.getattr("modules")?;
+        Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
+    })?;
+    modules.bind(py).get_item(name)
 }
 
 /// The class of this name in a module, if the module has been imported.

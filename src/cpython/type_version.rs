@@ -56,16 +56,11 @@ impl Version {
         Ok(Self(AtomicU32::new(version)))
     }
 
-    /// Whether the type does not change.
-    #[inline(always)]
-    pub(crate) fn is_fixed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == FIXED
-    }
-
     /// Whether `class`, of which this was the version, is certainly as it was.
     #[inline(always)]
     pub(crate) fn holds(&self, class: *mut ffi::PyTypeObject) -> bool {
-        self.0.load(Ordering::Relaxed) == now(class) || self.is_fixed()
+        let version = self.0.load(Ordering::Relaxed);
+        version == now(class) || version == FIXED
     }
 
     /// Takes over a version of the same type, after what was remembered has been found to be true of it.

@@ -1,18 +1,16 @@
 //! Classes whose objects CPython calls by vector, without a tuple and a dict of the arguments (S28 of `docs/safety.md`).
 
 use std::ffi::{CStr, c_ulong, c_void};
-use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::PyClass;
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
-use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyTuple, PyType};
 
-use crate::cpython::boundary::{guard, panic_message, raised};
+use crate::cpython::boundary::{guard, panicked, raised};
 use crate::cpython::call::ARGUMENTS_OFFSET;
 use crate::cpython::symbol::symbol;
 use crate::cpython::{derived, head};
@@ -66,47 +64,27 @@ pub(crate) unsafe extern "C" fn entry<T: ByVector>(
 ) -> *mut ffi::PyObject {
     let body = || {
         // SAFETY: the caller's promise.
-        match unsafe { call::<T>(object, values, count, names) } {
-            Ok(made) => made.into_ptr(),
-            Err(error) => raised(error),
-        }
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: the caller holds the object during the call.
+        let object = unsafe { Borrowed::from_ptr(py, object) };
+        // SAFETY: an object of `T`, as the caller promises.
+        let object = unsafe { object.cast_unchecked::<T>() };
+        // SAFETY: as for the object, if it is not NULL.
+        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
+        // SAFETY: the caller passes a tuple.
+        let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
+        let count = (count & !ARGUMENTS_OFFSET) + names.as_ref().map_or(0, |names| names.len());
+        let values = match count {
+            0 => &[],
+            // SAFETY: so many live objects, which the caller holds during the call, and a `Borrowed` is the pointer to
+            // one.
+            _ => unsafe { slice::from_raw_parts(values.cast(), count) },
+        };
+        let names = names.as_deref();
+        let made = object.get().call(py, Arguments { values, names });
+        made.map_or_else(raised, Bound::into_ptr)
     };
-    guard(body, |payload| {
-        let message = panic_message(&*payload);
-        raised(PanicException::new_err((message,)))
-    })
-}
-
-/// As [`entry`].
-///
-/// # Safety
-///
-/// As for [`entry`].
-#[inline(always)]
-unsafe fn call<'py, T: ByVector>(
-    object: *mut ffi::PyObject,
-    values: *const *mut ffi::PyObject,
-    count: usize,
-    names: *mut ffi::PyObject,
-) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the caller's promise.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: the caller holds the object during the call.
-    let object = unsafe { Borrowed::from_ptr(py, object) };
-    // SAFETY: an object of `T`, as the caller promises.
-    let object = unsafe { object.cast_unchecked::<T>() };
-    // SAFETY: as for the object, if it is not NULL.
-    let names = NonNull::new(names).map(|names| unsafe { Borrowed::from_ptr(py, names.as_ptr()) });
-    // SAFETY: the caller passes a tuple.
-    let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
-    let count = (count & !ARGUMENTS_OFFSET) + names.as_ref().map_or(0, |names| names.len());
-    let values = match count {
-        0 => &[],
-        // SAFETY: so many live objects, which the caller holds during the call, and a `Borrowed` is the pointer to one.
-        _ => unsafe { slice::from_raw_parts(values.cast(), count) },
-    };
-    let names = names.as_deref();
-    object.get().call(py, Arguments { values, names })
+    guard(body, |payload| raised(panicked(&*payload)))
 }
 
 /// `Py_TPFLAGS_HAVE_VECTORCALL`, since CPython 3.8; in the stable ABI since 3.12.

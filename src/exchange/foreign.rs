@@ -3,6 +3,7 @@
 mod making;
 mod view;
 
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
@@ -53,21 +54,10 @@ impl Table {
     /// The table that a type publishes (R112), or `None` without one that dlx can read.
     ///
     /// Does not follow an integer in place of a capsule: any class attribute could be one.
-    #[inline(always)]
     pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        match Self::is_absent(class) {
-            true => Ok(None),
-            false => Self::found_on(class),
+        if Self::is_absent(class) {
+            return Ok(None);
         }
-    }
-
-    /// Whether `class` certainly has no table.
-    #[inline(always)]
-    pub(crate) fn is_absent(class: &Bound<'_, PyType>) -> bool {
-        lacks(class, &names(class.py()))
-    }
-
-    fn found_on(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
         for name in names(class.py()) {
             if let Some(header) = header(class, name)? {
                 // SAFETY: a capsule of this name points to a table that lives as long as the process (R114, S6), and
@@ -78,6 +68,12 @@ impl Table {
             }
         }
         Ok(None)
+    }
+
+    /// Whether `class` certainly has no table.
+    #[inline(always)]
+    pub(crate) fn is_absent(class: &Bound<'_, PyType>) -> bool {
+        lacks(class, &names(class.py()))
     }
 
     /// The first table of the chain that has major version 1 and exports (R119).
@@ -139,24 +135,8 @@ impl Table {
         let mut out = null_mut();
         // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
         let code = unsafe { (self.from_py)(object.as_ptr().cast(), &mut out) };
-        // SAFETY: the table passes ownership of what it writes to `out` (S3, managed tensors).
-        let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
-        match (code, managed) {
-            // SAFETY: attached.
-            (0, Some(managed)) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(managed),
-            (0, managed) => {
-                let how = match managed {
-                    Some(_) => EXCEPTION_SET,
-                    None => "succeeded without a tensor",
-                };
-                Err(broken(&object.get_type(), FROM_PY, how))
-            }
-            // A failing table must not return a tensor; do not dereference what it wrote.
-            (_, managed) => {
-                std::mem::forget(managed);
-                Err(failed(&object.get_type(), FROM_PY))
-            }
-        }
+        // SAFETY: what the function has returned and written.
+        unsafe { made(code, out, || object.get_type(), FROM_PY) }
     }
 
     /// The view that the table lends of `object`, written into `room`; `None` if it lends none (R122).
@@ -184,8 +164,42 @@ impl Table {
         }
         // SAFETY: a table that succeeds has filled it (R123).
         let tensor = unsafe { room.assume_init_ref() };
-        Ok(Some(View::new(object, tensor)))
+        Ok(Some(View { object, tensor }))
     }
+}
+
+/// The managed tensor that a `function` of the table of a class has made.
+///
+/// # Errors
+///
+/// The exception that the function has set, or `BufferError` if it breaks R123.
+///
+/// # Safety
+///
+/// Attached; the function has just returned `code`. If that is 0, it has passed on the ownership of `out` (S3, managed
+/// tensors).
+#[inline(always)]
+unsafe fn made<'py>(
+    code: c_int,
+    out: *mut DLManagedTensorVersioned,
+    class: impl FnOnce() -> Bound<'py, PyType>,
+    function: &str,
+) -> PyResult<ManagedVersioned> {
+    let how = match (code, NonNull::new(out)) {
+        (0, Some(out)) => {
+            // SAFETY: the caller's promise.
+            let managed = unsafe { Managed::from_raw(out) };
+            // SAFETY: attached.
+            if unsafe { ffi::PyErr_Occurred() }.is_null() {
+                return Ok(managed);
+            }
+            EXCEPTION_SET
+        }
+        (0, None) => "succeeded without a tensor",
+        // A failing table must not return a tensor; do not dereference what it wrote.
+        _ => return Err(failed(&class(), function)),
+    };
+    Err(broken(&class(), function, how))
 }
 
 /// The table in attribute `name` of `class`, if that is a capsule of a table.

@@ -34,10 +34,10 @@ pub(crate) trait Exchange: Sync {
     }
 
     /// A new managed tensor for `object`, ordered before [`Self::current_work_stream`].
-    fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned>;
+    fn export(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned>;
 
     /// A view whose dimensions belong to `object`: no allocation, no reference count (R129).
-    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor>;
+    fn borrow(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor>;
 
     /// A new object over `snapshot`.
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>>;
@@ -49,7 +49,7 @@ pub(crate) trait Exchange: Sync {
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
 
     /// Who names that stream.
-    fn namer(&self, device: DLDevice) -> Namer;
+    fn namer(&'static self, device: DLDevice) -> Namer;
 }
 
 /// A type that identifies one [`Exchange`]: table functions get no context, so each table needs its own.
@@ -57,8 +57,8 @@ pub(crate) trait ExchangeType: 'static {
     /// The exchange's type.
     type Exchange: Exchange + 'static;
 
-    /// The exchange that the functions serve.
-    fn exchange() -> &'static Self::Exchange;
+    /// The exchange that the functions serve, once there is one.
+    fn exchange() -> Option<&'static Self::Exchange>;
 }
 
 /// The table of dlx's version whose functions serve `T`.
@@ -112,6 +112,12 @@ pub(crate) fn publish<'py>(
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 
+/// The exchange of a table that has been given to a class.
+#[inline(always)]
+fn claimed<E>(exchange: Option<&'static E>) -> Result<&'static E, Error> {
+    exchange.ok_or_else(|| Error::refused("the exchange table has no class yet"))
+}
+
 unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
@@ -124,8 +130,21 @@ unsafe extern "C" fn dltensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut DLTensor,
 ) -> c_int {
-    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    unsafe { borrow_py_object(T::exchange(), py_object, out) }
+    let fast_borrow = || {
+        // SAFETY: exchange functions are called attached (S2).
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: the caller keeps the object alive for the call (S2).
+        let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
+        let tensor = *T::exchange()?.fast_borrow(&object)?.dl_tensor();
+        // SAFETY: `out` is the caller's place for the result (S2).
+        unsafe { out.write(tensor) };
+        Some(())
+    };
+    match guard(fast_borrow, |_| None) {
+        Some(()) => 0,
+        // SAFETY: the caller of the table obeys `dlpack.h` (S2).
+        None => unsafe { slow_borrow(py_object, out, T::exchange()) },
+    }
 }
 
 unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: ExchangeType>(
@@ -162,12 +181,12 @@ unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
 unsafe extern "C" fn from_py_object<E: Exchange>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
-    exchange: &E,
+    exchange: Option<&'static E>,
 ) -> c_int {
     let body = |py: Python<'_>| {
         // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
-        let managed = exchange.export(object)?.into_raw();
+        let managed = claimed(exchange)?.export(object)?.into_raw();
         if trace::is_on() {
             // SAFETY: a new tensor, which nobody else has seen, of an object that the caller holds.
             unsafe { trace::exported(managed, py_object.cast(), c"table") };
@@ -180,33 +199,7 @@ unsafe extern "C" fn from_py_object<E: Exchange>(
     unsafe { attached(body) }
 }
 
-/// # Safety
-///
-/// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
-#[inline(always)]
-unsafe fn borrow_py_object<E: Exchange>(
-    exchange: &E,
-    py_object: *mut c_void,
-    out: *mut DLTensor,
-) -> c_int {
-    // SAFETY: exchange functions are called attached (S2).
-    let py = unsafe { Python::assume_attached() };
-    let fast_borrow = || {
-        // SAFETY: the caller keeps the object alive for the call (S2).
-        let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
-        let tensor = *exchange.fast_borrow(&object)?.dl_tensor();
-        // SAFETY: `out` is the caller's place for the result (S2).
-        unsafe { out.write(tensor) };
-        Some(())
-    };
-    match guard(fast_borrow, |_| None) {
-        Some(()) => 0,
-        // SAFETY: the promise of this function's caller.
-        None => unsafe { slow_borrow(py_object, out, exchange) },
-    }
-}
-
-/// The part of [`borrow_py_object`] that may wait or fail; not inlined, so that the fast path needs no frame.
+/// The part of [`dltensor_from_py_object_no_sync`] that may wait or fail; not inlined, so that the fast path needs no frame.
 ///
 /// # Safety
 ///
@@ -215,12 +208,12 @@ unsafe fn borrow_py_object<E: Exchange>(
 unsafe extern "C" fn slow_borrow<E: Exchange>(
     py_object: *mut c_void,
     out: *mut DLTensor,
-    exchange: &E,
+    exchange: Option<&'static E>,
 ) -> c_int {
     let body = |py: Python<'_>| {
         // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
-        let tensor = exchange.borrow(object)?;
+        let tensor = claimed(exchange)?.borrow(object)?;
         // SAFETY: `out` is the caller's place for the result (S2).
         unsafe { out.write(tensor) };
         Ok(())
@@ -238,9 +231,10 @@ unsafe extern "C" fn slow_borrow<E: Exchange>(
 unsafe extern "C" fn to_py_object<E: Exchange>(
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
-    exchange: &E,
+    exchange: Option<&'static E>,
 ) -> c_int {
     let body = |py: Python<'_>| {
+        let exchange = claimed(exchange)?;
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
         // SAFETY: the caller owns the tensor (R130), and keeps it on failure: nothing here drops it.
         let managed = ManuallyDrop::new(unsafe { Managed::from_raw(tensor) });
@@ -293,10 +287,11 @@ unsafe extern "C" fn work_stream<E: Exchange>(
     device_type: DLDeviceType,
     device_id: i32,
     out_current_stream: *mut *mut c_void,
-    exchange: &E,
+    exchange: Option<&'static E>,
 ) -> c_int {
     let device = device::of(device_type, device_id);
     let body = |py: Python<'_>| {
+        let exchange = claimed(exchange)?;
         let stream = exchange.current_work_stream(py, device)?;
         if stream::has_streams(device) {
             let named = Stream::of_table(stream, device);

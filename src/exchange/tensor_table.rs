@@ -2,38 +2,32 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::by_driver;
 use crate::exchange::published::{self, Exchange, ExchangeType, Published};
+use crate::exchange::slot::stranger;
 use crate::stream::namer::TENSORS;
 use crate::stream::{self, Namer, Stream};
 use crate::tensor::checked::{self, Prototype};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{Error, type_name};
+use crate::types::error::Error;
 
 /// The table, one per process (R114).
 pub(crate) static TABLE: Published = published::table::<Tensors>();
 
-/// The object as a tensor, or the error of a table that was given another type (R127).
+/// The snapshot of a tensor, ready for the stream that this table names; mostly it is ready already (R126).
 #[inline(always)]
-fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
-    match Tensor::of(object) {
-        Some(tensor) => Ok(tensor.get()),
-        None => Err(stranger(object)),
-    }
-}
-
-/// The snapshot, ready for the stream that this table names; mostly it is ready already (R126).
-#[inline(always)]
-fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
-    let snapshot = tensor.snapshot()?;
+fn ready<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Snapshot> {
+    let Some(tensor) = Tensor::of(object) else {
+        return Err(stranger("dlx.Tensor", &object.get_type()));
+    };
+    let snapshot = tensor.get().snapshot()?;
     if snapshot.has_streams() {
-        order(py, snapshot)?;
+        order(object.py(), snapshot)?;
     }
     Ok(snapshot)
 }
@@ -51,23 +45,14 @@ fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
     stream::exported(py, device, stream::namer(device), || Ok(named))
 }
 
-#[cold]
-#[inline(never)]
-fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
-    PyBufferError::new_err(format!(
-        "the exchange table of dlx.Tensor was given {}",
-        type_name(&object.get_type())
-    ))
-}
-
 /// The exchange of `dlx.Tensor`.
 pub(crate) struct Tensors;
 
 impl ExchangeType for Tensors {
     type Exchange = Self;
 
-    fn exchange() -> &'static Self {
-        &Self
+    fn exchange() -> Option<&'static Self> {
+        Some(&Self)
     }
 }
 
@@ -78,12 +63,12 @@ impl Exchange for Tensors {
         (!snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)).then_some(snapshot)
     }
 
-    fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
-        Ok(ready(object.py(), tensor(&object)?)?.export(false)?)
+    fn export(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
+        Ok(ready(&object)?.export(false)?)
     }
 
-    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
-        let snapshot = ready(object.py(), tensor(&object)?)?;
+    fn borrow(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+        let snapshot = ready(&object)?;
         checked::whole(snapshot.meta().flags)?;
         Ok(*snapshot.dl_tensor())
     }
@@ -100,7 +85,7 @@ impl Exchange for Tensors {
         stream::current(py, device)
     }
 
-    fn namer(&self, device: DLDevice) -> Namer {
+    fn namer(&'static self, device: DLDevice) -> Namer {
         stream::namer(device)
     }
 }

@@ -216,8 +216,8 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
             return Ok(None);
         }
         let class = last.get_type();
-        let how = match Slot::of_class(&class)?.and_then(Slot::holder) {
-            Some(holder) => holder.origin.describe(py),
+        let how = match Slot::of_class(&class)? {
+            Some(slot) => slot.origin.describe(py),
             None => Origin::of(&class)?.describe(py),
         };
         let (class, kind) = (type_name(&class), type_name(&inner.get_type()));

@@ -46,9 +46,8 @@ impl OpenFile {
         py: Python<'_>,
         name: &str,
         size: u64,
-        data: Option<&Bound<'_, PyAny>>,
+        data: Option<PyBuffer<u8>>,
     ) -> PyResult<Self> {
-        let data = data.map(PyBuffer::<u8>::get).transpose()?;
         if data.as_ref().is_some_and(|data| !data.is_c_contiguous()) {
             return Err(PyBufferError::new_err("the bytes have gaps"));
         }

@@ -23,7 +23,11 @@ static SHARED: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct MappedFile {
     start: NonNull<c_void>,
+    /// How many bytes are mapped.
+    #[pyo3(get)]
     size: usize,
+    /// Whether one can write to it.
+    #[pyo3(get)]
     is_writable: bool,
 }
 
@@ -73,18 +77,6 @@ impl MappedFile {
     #[getter]
     fn address(&self) -> usize {
         self.start.addr().get()
-    }
-
-    /// How many bytes are mapped.
-    #[getter]
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Whether one can write to it.
-    #[getter]
-    fn is_writable(&self) -> bool {
-        self.is_writable
     }
 
     /// # Safety

@@ -20,7 +20,6 @@ use pyo3::types::PyList;
 
 use crate::abi::DLTensor;
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::call::call_method_with;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others};
 use crate::cpython::once::intern;
@@ -195,7 +194,7 @@ fn raise_soon(py: Python<'_>, error: PyErr) {
 /// Whether this is the thread in which CPython makes pending calls.
 fn is_main(py: Python<'_>) -> PyResult<bool> {
     let threading = py.import("threading")?;
-    let main = call_method_with(&threading, intern!(py, "main_thread"), &[])?;
+    let main = threading.call_method0(intern!(py, "main_thread"))?;
     let number: u64 = main.getattr(intern!(py, "ident"))?.extract()?;
     Ok(number == thread())
 }

@@ -26,12 +26,12 @@ pub(crate) const fn scalar(code: DLDataTypeCode, bits: u8) -> DLDataType {
 }
 
 /// Each code's name and widths. A dtype's name includes the width unless the code has only one.
-const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
+const CODES: [(DLDataTypeCode, &str, &[u8]); 19] = [
     (kDLInt, "int", &[1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]),
     (kDLUInt, "uint", &[1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]),
     (kDLFloat, "float", &[16, 32, 64]),
     (kDLOpaqueHandle, "handle", &[8, 16, 32, 64]),
-    (kDLBfloat, "bfloat", &[16]),
+    (kDLBfloat, "bfloat16", &[16]),
     (kDLComplex, "complex", &[32, 64, 128]),
     (kDLBool, "bool", &[8]),
     (kDLFloat8_e3m4, "float8_e3m4", &[8]),
@@ -45,6 +45,8 @@ const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
     (kDLFloat6_e2m3fn, "float6_e2m3fn", &[6]),
     (kDLFloat6_e3m2fn, "float6_e3m2fn", &[6]),
     (kDLFloat4_e2m1fn, "float4_e2m1fn", &[4]),
+    // Of a later DLPack, which defines the widths. Those without a name are called by their number.
+    (DLDataTypeCode(18), "bcomplex", &[]),
 ];
 
 /// Bits of one element, over all lanes.
@@ -57,7 +59,7 @@ pub(crate) fn bits(dtype: DLDataType) -> u32 {
 /// they lie in memory.
 #[inline(always)]
 pub(crate) fn is_later(dtype: DLDataType) -> bool {
-    usize::from(dtype.code.0) >= CODES.len()
+    dtype.code.0 > kDLFloat4_e2m1fn.0
 }
 
 /// Refuses to read elements, or to make memory for them, if [`is_later`] holds.
@@ -112,19 +114,19 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
     accepted
 };
 
-fn refused(DLDataType { code, bits, .. }: DLDataType) -> Error {
+fn refused(dtype: DLDataType) -> Error {
+    let DLDataType { code, bits, .. } = dtype;
     match CODES.get(usize::from(code.0)) {
-        Some((_, name, widths)) if !widths.contains(&bits) => Error::refused(format!(
-            "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
-            code.0
-        )),
-        None if bits == 0 => Error::refused(format!("dtype code {} has 0 bits", code.0)),
+        Some((_, name, widths)) if !is_later(dtype) && !widths.contains(&bits) => {
+            Error::refused(format!(
+                "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
+                code.0
+            ))
+        }
+        _ if bits == 0 => Error::refused(format!("dtype code {} has 0 bits", code.0)),
         _ => Error::refused("dtype has 0 lanes; expected at least 1"),
     }
 }
-
-/// Codes of later versions that have a name; those without are called by their number.
-const LATER: [(u8, &str); 1] = [(18, "bcomplex")];
 
 /// The usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
 pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
@@ -133,12 +135,9 @@ pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let DLDataType { code, bits, lanes } = self.0;
             match CODES.get(usize::from(code.0)) {
-                Some((code, name, _)) if code.0 < kDLBool.0 => write!(f, "{name}{bits}")?,
-                Some((_, name, _)) => f.write_str(name)?,
-                None => match LATER.iter().find(|(later, _)| *later == code.0) {
-                    Some((_, name)) => write!(f, "{name}{bits}")?,
-                    None => write!(f, "code{}_{bits}", code.0)?,
-                },
+                Some((_, name, [_])) => f.write_str(name)?,
+                Some((_, name, _)) => write!(f, "{name}{bits}")?,
+                None => write!(f, "code{}_{bits}", code.0)?,
             }
             if lanes == 1 {
                 Ok(())
@@ -152,42 +151,28 @@ pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
 
 /// Parses a dtype's [`name`].
 fn parse(text: &str) -> Option<DLDataType> {
-    let known = CODES.iter().find_map(|&(code, name, widths)| {
-        let (width, lanes) = width_and_lanes(text.strip_prefix(name)?)?;
-        let bits = if code.0 < kDLBool.0 {
-            canonical(width).filter(|bits| widths.contains(bits))?
-        } else {
-            *widths.first().filter(|_| width.is_empty())?
-        };
-        Some(DLDataType { code, bits, lanes })
-    });
-    known.or_else(|| parse_later(text))
-}
-
-/// As [`parse`], for the codes of later versions.
-#[cold]
-fn parse_later(text: &str) -> Option<DLDataType> {
-    let named = LATER
+    let named = CODES
         .iter()
-        .find_map(|(code, name)| Some((*code, text.strip_prefix(name)?)));
-    let (code, rest) = named.or_else(|| {
+        .find_map(|&(code, name, widths)| of_code(code, widths, text.strip_prefix(name)?));
+    named.or_else(|| {
         let (code, rest) = text.strip_prefix("code")?.split_once('_')?;
-        Some((canonical(code)?, rest))
-    })?;
-    let (width, lanes) = width_and_lanes(rest)?;
-    let code = DLDataTypeCode(code);
-    let bits = canonical(width)?;
-    let dtype = DLDataType { code, bits, lanes };
-    let is_its_name = name(dtype).to_string() == text;
-    (is_its_name && is_later(dtype) && check(dtype).is_ok()).then_some(dtype)
+        let code = canonical(code).filter(|&code| usize::from(code) >= CODES.len())?;
+        of_code(DLDataTypeCode(code), &[], rest)
+    })
 }
 
-/// The end of a dtype's name: the width, which may be empty, and the lanes.
-fn width_and_lanes(rest: &str) -> Option<(&str, u16)> {
-    Some(match rest.split_once('x') {
+/// The dtype of a code whose name ends with `rest`: the width, unless the code has only one, and the lanes.
+fn of_code(code: DLDataTypeCode, widths: &[u8], rest: &str) -> Option<DLDataType> {
+    let (width, lanes) = match rest.split_once('x') {
         Some((width, lanes)) => (width, canonical(lanes).filter(|&lanes| lanes > 1)?),
         None => (rest, 1),
-    })
+    };
+    let bits = match widths {
+        [bits] => width.is_empty().then_some(*bits)?,
+        _ => canonical(width)?,
+    };
+    let dtype = DLDataType { code, bits, lanes };
+    check(dtype).is_ok().then_some(dtype)
 }
 
 /// Parses an integer in canonical form: no sign, no leading zeros.

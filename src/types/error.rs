@@ -172,33 +172,25 @@ impl From<Error> for PyErr {
 pub(crate) fn type_name(cls: &Bound<'_, PyType>) -> String {
     // PyO3 drops references while it determines the name, so this attaches through PyO3: a table function's attachment is
     // not counted. A class's `__module__` may be any object.
-    let name = Python::try_attach(|_| match public_name(cls) {
-        Ok(Some(name)) => Ok(name),
-        _ => {
-            let name = cls.qualname()?;
-            Ok::<_, PyErr>(match cls.module() {
-                Ok(module) if module != "builtins" && module != "__main__" => {
-                    format!("{module}.{name}")
-                }
-                _ => name.to_string(),
-            })
+    let name = Python::try_attach(|py| {
+        let name = cls.qualname()?.to_string();
+        let Ok(module) = cls.module() else {
+            return Ok(name);
+        };
+        // `jax.Array` calls itself `jaxlib._jax.Array`, of the module `jax`.
+        if let Some((_, last)) = name.rsplit_once('.')
+            && let Ok(Some(found)) = loaded_class(&module, &PyString::new(py, last))
+            && found.is(cls)
+        {
+            return Ok(format!("{module}.{last}"));
         }
+        Ok::<_, PyErr>(match module == "builtins" || module == "__main__" {
+            true => name,
+            false => format!("{module}.{name}"),
+        })
     });
     name.and_then(Result::ok)
         .unwrap_or_else(|| "a type".to_owned())
-}
-
-/// The name by which a module has a class that does not say so itself: `jax.Array` calls itself `jaxlib._jax.Array`, of
-/// the module `jax`.
-fn public_name(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
-    let (module, name) = (class.module()?, class.qualname()?);
-    let Some((_, last)) = name.to_str()?.rsplit_once('.') else {
-        return Ok(None);
-    };
-    let found = loaded_class(&module, &PyString::new(class.py(), last))?;
-    Ok(found
-        .filter(|found| found.is(class))
-        .map(|_| format!("{module}.{last}")))
 }
 
 /// `error`, raised because of `cause`, if there is one.

@@ -163,27 +163,20 @@ pub(crate) fn byte_span(
 #[cold]
 #[inline(never)]
 pub(crate) fn has_no_gaps(shape: &[i64], strides: &[i64]) -> bool {
+    let mut steps: Vec<_> = steps(shape, strides).collect();
+    steps.sort_unstable_by_key(|&(_, step)| step);
     let mut reached = 1_u64;
-    let mut seen = 0;
-    loop {
-        let larger = shape.iter().zip(strides).filter_map(|(&extent, &stride)| {
-            let step = stride.unsigned_abs();
-            (extent > 1 && step > seen).then_some(step)
-        });
-        let Some(step) = larger.min() else {
-            return true;
-        };
-        if step > reached {
-            return false;
-        }
-        for (&extent, &stride) in shape.iter().zip(strides) {
-            if stride.unsigned_abs() == step {
-                let reach = (extent.unsigned_abs() - 1).saturating_mul(step);
-                reached = reached.saturating_add(reach);
-            }
-        }
-        seen = step;
-    }
+    steps.iter().all(|&(extent, step)| {
+        let has_none = step <= reached;
+        reached = reached.saturating_add((extent - 1).saturating_mul(step));
+        has_none
+    })
+}
+
+/// How many elements each dimension of several has, and how far each is from the next.
+fn steps(shape: &[i64], strides: &[i64]) -> impl Iterator<Item = (u64, u64)> {
+    let dimensions = shape.iter().zip(strides).filter(|&(&extent, _)| extent > 1);
+    dimensions.map(|(extent, stride)| (extent.unsigned_abs(), stride.unsigned_abs()))
 }
 
 /// Whether two of the `size` elements of a non-empty tensor are at one offset: because two dimensions lead to the same
@@ -193,10 +186,7 @@ pub(crate) fn has_no_gaps(shape: &[i64], strides: &[i64]) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn repeats(size: i64, shape: &[i64], strides: &[i64]) -> bool {
-    let steps = || {
-        let steps = shape.iter().zip(strides).filter(|&(&extent, _)| extent > 1);
-        steps.map(|(extent, stride)| (extent.unsigned_abs(), stride.unsigned_abs()))
-    };
+    let steps = || steps(shape, strides);
     let unit = steps().fold(0, |unit, (_, step)| divisor(unit, step));
     let mut offsets = 1_u64;
     for (index, (extent, step)) in steps().enumerate() {

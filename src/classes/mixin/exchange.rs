@@ -12,11 +12,10 @@ use crate::adapters::numpy;
 use crate::api::writing;
 use crate::copy::by_driver;
 use crate::copy::request::Consumer;
-use crate::cpython::call::call_method_with;
 use crate::cpython::interpreter::attach_uncounted;
 use crate::cpython::once::intern;
 use crate::exchange::Exchange;
-use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
+use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested, stranger};
 use crate::import::ladder::{explain, is_accepted};
 use crate::import::{export, view};
 use crate::stream::namer::noted;
@@ -30,19 +29,11 @@ use crate::types::dtype::DType;
 use crate::types::error::{Error, type_name};
 
 impl Exchange for Slot {
-    fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
-        let read;
-        let inner = if self.is_itself(&object) {
-            &*object
-        } else {
-            read = self.read(&object)?;
-            &read
-        };
+    fn export(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
+        let inner = self.read(&object)?;
         let consumer = OfClass(self, object.py());
-        let (managed, work_stream) = match export::managed_tensor(inner, &consumer) {
-            Ok(export) => export,
-            Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
-        };
+        let (managed, work_stream) = export::managed_tensor(&inner, &consumer)
+            .map_err(|error| Python::attach(|_| explain(&object, &inner, error)))?;
         if self.is_provided()
             && managed.read()?.1 & DLPACK_FLAG_BITMASK_READ_ONLY != 0
             && numpy::is_subclass_of_ndarray(&object.get_type())?
@@ -55,13 +46,11 @@ impl Exchange for Slot {
         Ok(managed)
     }
 
-    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+    fn borrow(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
         let consumer = OfClass(self, object.py());
-        let (tensor, work_stream) = match view::dl_tensor(&inner, &consumer) {
-            Ok(lent) => lent,
-            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
-        };
+        let (tensor, work_stream) = view::dl_tensor(&inner, &consumer)
+            .map_err(|error| Python::attach(|_| explain(&object, &inner, error)))?;
         if let Some(work_stream) = work_stream {
             consumer.note_library(tensor.device, work_stream)?;
         }
@@ -70,9 +59,9 @@ impl Exchange for Slot {
 
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
         let made = Python::attach(|py| {
-            let (holder, class) = self.living(py)?;
+            let (slot, class) = self.living(py)?;
             let tensor = Tensor::new(py, snapshot)?;
-            make(&holder.origin, &class, &tensor).map(Bound::unbind)
+            make(&slot.origin, &class, &tensor).map(Bound::unbind)
         })?;
         Ok(made.into_bound(py))
     }
@@ -88,14 +77,15 @@ impl Exchange for Slot {
                 "{name} does not exist; expected cpu:0"
             )));
         }
-        let made = || {
-            Python::attach(|py| {
-                self.empty(py, wanted)
-                    .map_err(|error| Error::raised(py, &error))
-            })
+        let make = |py: Python<'_>| {
+            let (_, class) = self.living(py)?;
+            let stream = |device| self.current_work_stream(py, device);
+            Ok::<_, PyErr>(memory_of(&class, &stream, wanted)?.export(true)?)
         };
         // The allocator may be called without being attached (S2, callers).
-        let made = attach_uncounted(|_| made());
+        let made = attach_uncounted(|_| {
+            Python::attach(|py| make(py).map_err(|error| Error::raised(py, &error)))
+        });
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
 
@@ -110,9 +100,9 @@ impl Exchange for Slot {
         }
     }
 
-    fn namer(&self, device: DLDevice) -> Namer {
+    fn namer(&'static self, device: DLDevice) -> Namer {
         match self.hooks().stream {
-            true => Namer::Class(self.for_ever()),
+            true => Namer::Class(self),
             false => self.inherits(device),
         }
     }
@@ -120,7 +110,7 @@ impl Exchange for Slot {
 
 impl NamesStream for Slot {
     fn is_there(&self) -> bool {
-        self.is_living()
+        self.serving().is_alive()
     }
 
     fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
@@ -129,9 +119,9 @@ impl NamesStream for Slot {
 }
 
 /// The consumer of what a mixin class exports: it asks the class for its stream.
-struct OfClass<'a, 'py>(&'a Slot, Python<'py>);
+struct OfClass<'py>(&'static Slot, Python<'py>);
 
-impl Consumer for OfClass<'_, '_> {
+impl Consumer for OfClass<'_> {
     /// The stream of the class, or else of the object's own library, if that names one.
     fn stream(&self, device: DLDevice) -> PyResult<i64> {
         match self.0.hooks().stream {
@@ -149,33 +139,26 @@ impl Consumer for OfClass<'_, '_> {
     }
 }
 
-impl OfClass<'_, '_> {
+impl OfClass<'_> {
     /// As [`Consumer::ready`], for what comes from the table of a library, which names the stream.
     #[cold]
     #[inline(never)]
     fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
         let namer = Namer::Library(work_stream);
         stream::note(self.0.noted(), device, namer.clone());
-        if !stream::has_streams(device) {
-            return Ok(());
-        }
         let ready = || Ok(Stream::of_table(work_stream.get(self.1, device)?, device));
         stream::exported(self.1, device, namer, ready)
     }
 }
 
 impl Slot {
-    /// Whether `object` is exactly of the type that the table was provided for, and so exports itself.
-    fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
-        self.is_for(object.get_type_ptr().cast()) && self.is_provided()
-    }
-
     /// Reads the object that is exported in place of `object`.
     #[inline(always)]
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        match self.holder() {
-            Some(holder) if self.is_for(object.get_type_ptr().cast()) => holder.origin.read(object),
-            _ => Python::attach(|_| self.read_other(object)),
+        if self.is_for(object.get_type_ptr().cast()) {
+            self.origin.read(object)
+        } else {
+            Python::attach(|_| self.read_other(object))
         }
     }
 
@@ -186,11 +169,11 @@ impl Slot {
         let own = Self::of_class(&class)?;
         if self.was_at(&class) && (own.is_some() || is_mixin(&class)) {
             own.into_iter().for_each(|own| self.inherit(own));
-        } else if !self.is_for_base_of(&class) {
-            return Err(self.stranger(&class));
+        } else if !class.mro().iter().any(|base| self.is_for(base.as_ptr())) {
+            return Err(stranger(&self.name, &class));
         }
-        match own.and_then(Self::holder) {
-            Some(holder) => holder.origin.read(object),
+        match own {
+            Some(own) => own.origin.read(object),
             None if is_mixin(&class) => Origin::without_slot(&class)?.read(object),
             None => Ok(object.clone()),
         }
@@ -223,8 +206,7 @@ impl Slot {
     fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let (_, class) = self.living(py)?;
         let hook = intern!(py, "__dlx_stream__");
-        let named = Bound::new(py, Device(device))?;
-        let named = nested(&class, || call_method_with(&class, hook, &[named.as_any()]))?;
+        let named = nested(&class, || class.call_method1(hook, (Device(device),)))?;
         if named.is_none() {
             return self.inherited(py, device);
         }
@@ -232,22 +214,10 @@ impl Slot {
             handle == 0 || stream::checked(handle, device).is_ok_and(|handle| handle > 0)
         });
         handle.ok_or_else(|| {
-            nonsense(
-                &class,
-                "__dlx_stream__",
-                format_args!(
-                    "{named}; expected the handle of a stream of {} or None",
-                    device::name(device)
-                ),
-            )
+            let name = device::name(device);
+            let wanted = format_args!("{named}; expected the handle of a stream of {name} or None");
+            nonsense(&class, "__dlx_stream__", wanted)
         })
-    }
-
-    /// Allocates through `__dlx_empty__`.
-    fn empty(&self, py: Python<'_>, wanted: Prototype<'_>) -> PyResult<ManagedVersioned> {
-        let (_, class) = self.living(py)?;
-        let stream = |device| self.current_work_stream(py, device);
-        Ok(memory_of(&class, &stream, wanted)?.export(true)?)
     }
 }
 
@@ -257,17 +227,10 @@ pub(super) fn memory_of(
     consumer: &dyn Consumer,
     wanted: Prototype<'_>,
 ) -> PyResult<Snapshot> {
-    let py = class.py();
-    let asked = [
-        PyTuple::new(py, wanted.shape)?.into_any(),
-        Bound::new(py, DType(wanted.dtype))?.into_any(),
-        Bound::new(py, Device(wanted.device))?.into_any(),
-    ];
-    let hook = intern!(py, "__dlx_empty__");
-    let made = nested(class, || {
-        let [shape, dtype, device] = &asked;
-        call_method_with(class, hook, &[shape, dtype, device])
-    })?;
+    let hook = intern!(class.py(), "__dlx_empty__");
+    let shape = PyTuple::new(class.py(), wanted.shape)?;
+    let asked = (shape, DType(wanted.dtype), Device(wanted.device));
+    let made = nested(class, || class.call_method1(hook, asked))?;
     let snapshot = match export::by_protocol(&made, consumer) {
         Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {

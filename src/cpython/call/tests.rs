@@ -33,7 +33,7 @@ fn a_method_answers_what_a_call_of_pyo3_answers() -> PyResult<()> {
         let keywords = [("key", &value)].into_py_dict(py)?;
         let ours = |name, keyword| match keyword {
             true => call_method(&x, name, (&names, &value)),
-            false => call_method_with(&x, name, &[]),
+            false => answer(&x, name)?.map_or_else(|| x.getattr(name), Ok),
         };
         for keyword in [false, true] {
             let called = |name| x.call_method(name, (), keyword.then_some(&keywords));

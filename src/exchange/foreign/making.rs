@@ -1,7 +1,7 @@
 //! Creates objects and memory of another library through its table.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use crate::cpython::lookup::is_subtype;
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError};
@@ -9,12 +9,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::Table;
+use super::{Table, made};
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::stream;
 use crate::tensor::checked::Prototype;
-use crate::tensor::managed::{Managed, ManagedVersioned, Offer};
+use crate::tensor::managed::{ManagedVersioned, Offer};
 use crate::types::error::{EXCEPTION_SET, broken, caused, failed, type_name};
 use crate::types::{device, dtype};
 
@@ -76,20 +76,15 @@ impl Table {
         class: &Bound<'_, PyType>,
         wanted: Prototype<'_>,
     ) -> PyResult<ManagedVersioned> {
-        let found = self.allocate_once(class, wanted);
-        let Err(error) = &found else {
-            return found;
-        };
-        let none = Prototype {
-            shape: &[0],
-            ..wanted
-        };
-        if error.is_instance_of::<PyBufferError>(class.py())
-            || self.allocate_once(class, none).is_ok()
-        {
-            return found;
-        }
-        found.map_err(|error| has_none(class, wanted, error))
+        let shape = &[0];
+        let none = Prototype { shape, ..wanted };
+        self.allocate_once(class, wanted).map_err(|error| {
+            let is_refusal = error.is_instance_of::<PyBufferError>(class.py());
+            match is_refusal || self.allocate_once(class, none).is_ok() {
+                true => error,
+                false => has_none(class, wanted, error),
+            }
+        })
     }
 
     fn allocate_once(
@@ -111,35 +106,25 @@ impl Table {
             strides: null_mut(),
             byte_offset: 0,
         };
-        let mut reported = Reported(None);
+        let mut reported: Reported = None;
         let mut out = null_mut();
         let context = (&raw mut reported).cast();
         // SAFETY: a table function, with a prototype, an out place, and a callback with its context, all ours.
         let code = unsafe { allocator(&mut prototype, &mut out, context, Some(report)) };
-        // SAFETY: the allocator passes ownership of what it writes to `out` (S3, managed tensors).
-        let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
-        match (code, managed) {
-            // SAFETY: attached.
-            (0, Some(managed)) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(managed),
-            (0, Some(_)) => Err(broken(class, ALLOCATOR, EXCEPTION_SET)),
-            (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor")),
-            // A failing table must not return a tensor; do not dereference what it wrote.
-            (_, managed) => {
-                std::mem::forget(managed);
-                Err(match reported.0 {
-                    Some((kind, message)) => {
-                        let set = PyErr::take(class.py());
-                        caused(class.py(), named(class.py(), &kind, &message), set)
-                    }
-                    None => failed(class, ALLOCATOR),
-                })
-            }
+        if code != 0
+            && let Some((kind, message)) = reported
+        {
+            let py = class.py();
+            let set = PyErr::take(py);
+            return Err(caused(py, named(py, &kind, &message), set));
         }
+        // SAFETY: what the function has returned and written.
+        unsafe { made(code, out, || class.clone(), ALLOCATOR) }
     }
 }
 
 /// What an allocator reported: the name and message of an exception.
-struct Reported(Option<(String, String)>);
+type Reported = Option<(String, String)>;
 
 /// The `SetError` that dlx passes.
 unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: *const c_char) {
@@ -152,7 +137,7 @@ unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: 
     let body = || {
         // SAFETY: `allocate` passed this context with the callback, and keeps it for the call.
         let reported = unsafe { &mut *context.cast::<Reported>() };
-        reported.0 = Some((text(kind), text(message)));
+        *reported = Some((text(kind), text(message)));
     };
     // A callback cannot return an error.
     guard(body, unraisable);

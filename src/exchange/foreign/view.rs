@@ -13,17 +13,12 @@ use crate::types::error::Error;
 
 /// A view that a table has just lent; whoever has it runs no code of the library until it is read.
 pub(crate) struct View<'a, 'py> {
-    object: &'a Bound<'py, PyAny>,
-    tensor: &'a DLTensor,
+    pub(super) object: &'a Bound<'py, PyAny>,
+    /// What a table has filled for the object.
+    pub(super) tensor: &'a DLTensor,
 }
 
-impl<'a, 'py> View<'a, 'py> {
-    /// Only for a `tensor` that a table has filled for `object`.
-    #[inline(always)]
-    pub(super) fn new(object: &'a Bound<'py, PyAny>, tensor: &'a DLTensor) -> Self {
-        Self { object, tensor }
-    }
-
+impl View<'_, '_> {
     /// The tensor itself, to be passed on. With `may_be_fast`, one of the usual form is not checked further.
     ///
     /// # Errors

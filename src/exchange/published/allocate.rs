@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-use super::Exchange;
+use super::{Exchange, claimed};
 use crate::abi::*;
 use crate::cpython::boundary::{guard, panic_message};
 use crate::tensor::checked::{Prototype, extents};
@@ -20,12 +20,20 @@ pub(super) unsafe extern "C" fn allocate<E: Exchange>(
     out: *mut *mut DLManagedTensorVersioned,
     error_ctx: *mut c_void,
     set_error: Option<SetError>,
-    exchange: &E,
+    exchange: Option<&'static E>,
 ) -> c_int {
     let result = guard(
         || {
-            // SAFETY: the caller has set dtype, ndim, shape and device of the prototype (R134).
-            exchange.allocate(unsafe { wanted(prototype) }?)
+            // SAFETY: the caller has set dtype, ndim, shape and device of the prototype. The other fields may be
+            // uninitialized (R134), but they are plain bytes and never read.
+            let given = unsafe { &*prototype };
+            // SAFETY: `shape` holds `ndim` extents, which stay valid for the call (S2).
+            let shape = unsafe { extents(given.shape, given.ndim) }?;
+            claimed(exchange)?.allocate(Prototype {
+                shape,
+                dtype: given.dtype,
+                device: given.device,
+            })
         },
         |payload| Err(Error::Panicked(panic_message(&*payload))),
     );
@@ -50,22 +58,4 @@ pub(super) unsafe extern "C" fn allocate<E: Exchange>(
             -1
         }
     }
-}
-
-/// The four fields of a prototype that are defined (R134).
-///
-/// # Safety
-///
-/// `prototype` points to a `DLTensor` whose shape stays valid for `'a`.
-unsafe fn wanted<'a>(prototype: *mut DLTensor) -> Result<Prototype<'a>, Error> {
-    // SAFETY: the caller's promise. The other fields may be uninitialized (R134), but they are plain bytes and never
-    // read.
-    let given = unsafe { &*prototype };
-    // SAFETY: `shape` holds `ndim` extents, as the caller promises.
-    let shape = unsafe { extents(given.shape, given.ndim) }?;
-    Ok(Prototype {
-        shape,
-        dtype: given.dtype,
-        device: given.device,
-    })
 }

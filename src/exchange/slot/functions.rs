@@ -12,8 +12,8 @@ impl<const N: usize> ExchangeType for Numbered<N> {
     type Exchange = Slot;
 
     #[inline(always)]
-    fn exchange() -> &'static Slot {
-        &POOL[N]
+    fn exchange() -> Option<&'static Slot> {
+        POOL[N].get()
     }
 }
 

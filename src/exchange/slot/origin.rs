@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 use super::Slot;
-use crate::cpython::call::call_method_with;
 use crate::cpython::lookup::{is_subtype, looks_up_as_usual};
 use crate::cpython::modules::python;
 use crate::cpython::once::{Once, intern};
@@ -92,14 +91,16 @@ impl Origin {
     /// As [`Self::read`], if that may run Python code of the class.
     #[inline(never)]
     fn compute<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = object.py();
         match self {
             Self::Attribute { name, .. } => {
-                let name = name.bind(py);
+                let name = name.bind(object.py());
                 nested(&object.get_type(), || object.getattr(name))
                     .map_err(|error| missing(object, name, error))
             }
-            Self::Method => exported(object),
+            Self::Method => {
+                let hook = intern!(object.py(), "__dlx_export__");
+                nested(&object.get_type(), || object.call_method0(hook))
+            }
             Self::Itself { .. } => Ok(object.clone()),
         }
     }
@@ -117,13 +118,6 @@ impl Origin {
             Self::Itself { .. } => " is".to_owned(),
         }
     }
-}
-
-/// What the method of the class returns.
-fn exported<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    nested(&object.get_type(), || {
-        call_method_with(object, intern!(object.py(), "__dlx_export__"), &[])
-    })
 }
 
 /// The error that says what is there instead of an attribute; `error` itself if the class has said more.
@@ -260,8 +254,8 @@ pub(crate) fn inner_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
 fn hop<'py>(object: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
     let class = object.get_type();
     let derived;
-    let origin = match Slot::of_class(&class)?.and_then(Slot::holder) {
-        Some(holder) => &holder.origin,
+    let origin = match Slot::of_class(&class)? {
+        Some(slot) => &slot.origin,
         None => {
             derived = Origin::without_slot(&class)?;
             &derived
@@ -303,6 +297,14 @@ pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
          use managed_tensor_from_py_object_no_sync",
         type_name(&x.get_type())
     ))
+}
+
+/// The error of the table of `own` that was given an object of another type (R127).
+#[cold]
+#[inline(never)]
+pub(crate) fn stranger(own: &str, class: &Bound<'_, PyType>) -> PyErr {
+    let name = type_name(class);
+    PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
 }
 
 /// The error for objects that export one another.

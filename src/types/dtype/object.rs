@@ -36,12 +36,6 @@ impl DType {
         if let Some(dtype) = literal(spec) {
             return Ok(dtype);
         }
-        // The usual spelling needs none of what follows.
-        if let Ok(text) = spec.cast_exact::<PyString>()
-            && let Some(dtype) = parse(&text.to_cow()?)
-        {
-            return Ok(dtype);
-        }
         if let Ok(dtype) = spec.cast::<Self>() {
             return Ok(dtype.get().0);
         }
