@@ -153,6 +153,25 @@ impl<'a, 'py> Request<'a, 'py> {
         }))
     }
 
+    /// The usage of a tensor on `here` for which nothing is awaited, on the requested stream if there is one.
+    pub(crate) fn order_nothing(
+        &self,
+        wanted: Wanted,
+        here: DLDevice,
+    ) -> PyResult<Arc<StreamUsage>> {
+        match wanted {
+            Wanted::Stream(stream) => {
+                let stream = stream::check_device(stream, here)?;
+                Ok(self.ready_on(stream, None))
+            }
+            // The ends of later uses are noted here.
+            Wanted::NoOrder | Wanted::Unset => Ok(Arc::new(StreamUsage {
+                release: self.release,
+                ..StreamUsage::default()
+            })),
+        }
+    }
+
     /// Whether the request takes more than the tensor itself or a copy on the CPU.
     pub(crate) fn moves(&self, here: DLDevice) -> bool {
         let there = self.device.unwrap_or(here);
