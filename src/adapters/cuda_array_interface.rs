@@ -6,13 +6,13 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::interface::Interface;
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::once::intern;
 use crate::driver;
 use crate::stream::namer::TENSORS;
 use crate::stream::usage::{Library, Producer};

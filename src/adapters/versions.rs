@@ -10,12 +10,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyString, PyType};
 
 use crate::cpython::modules::{loaded_class, python};
+use crate::cpython::once::{Once, intern};
 use crate::tensor::capsule;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
@@ -46,16 +45,16 @@ impl Counter {
 pub(super) struct Places {
     library: &'static str,
     /// The class of its tensors, once one has been met.
-    class: &'static PyOnceLock<Py<PyType>>,
-    found: PyOnceLock<Vec<Place>>,
+    class: &'static Once<Py<PyType>>,
+    found: Once<Vec<Place>>,
 }
 
 impl Places {
-    pub(super) const fn new(library: &'static str, class: &'static PyOnceLock<Py<PyType>>) -> Self {
+    pub(super) const fn new(library: &'static str, class: &'static Once<Py<PyType>>) -> Self {
         Self {
             library,
             class,
-            found: PyOnceLock::new(),
+            found: Once::new(),
         }
     }
 

@@ -4,9 +4,7 @@ use std::env;
 use std::ffi::c_void;
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
@@ -14,6 +12,7 @@ use super::own::Own;
 use super::questions::{ask, ask_python, get, is_byte};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::cpython::once::{Once, intern};
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype, layout};
@@ -28,7 +27,7 @@ pub(crate) struct Guards {
 impl Guards {
     /// Those of tensors of `class`, which is `torch.Tensor`, and of Parameters.
     pub(super) fn find(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Self> {
-        static FOUND: PyOnceLock<Guards> = PyOnceLock::new();
+        static FOUND: Once<Guards> = Once::new();
         let unknown = Self {
             layout: None,
             own: Own::unknown(),

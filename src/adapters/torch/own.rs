@@ -3,12 +3,12 @@
 //! It is rare, and asking costs more than the export. A tensor without attributes of its own has no dict, which one word
 //! of the object shows; CPython tells where that lies, and a trial whether it shows that.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use crate::cpython::head;
 use crate::cpython::lookup::dict_offset;
+use crate::cpython::once::intern;
 
 /// Where to look.
 #[derive(Clone, Copy, PartialEq)]
