@@ -23,7 +23,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
+use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::call::{attribute, has};
 use crate::cpython::lookup::{is_in_type, is_static, looks_up_as_usual};
@@ -140,8 +140,11 @@ fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Opti
         let array = x.py().import("numpy")?.call_method1("asarray", (x,))?;
         return numpy::snapshot(&array).map(Some);
     }
-    let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
-    for read in [buffer::snapshot as Reader].into_iter().chain(of_numpy) {
+    for read in [
+        buffer::snapshot as Reader,
+        array_interface::from_struct,
+        array_interface::from_dict,
+    ] {
         match read(x) {
             Ok(None) => {}
             Err(error) if request.copy == Some(true) => {
@@ -200,15 +203,18 @@ pub(crate) fn counter(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<Co
     }
 }
 
-/// Whether `x` has one of these protocols, even one that fails.
-pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = x.py();
-    let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
+/// As [`snapshot`], for which no stream waits; where only the caller can tell, the memory is on `device`.
+pub(crate) fn unordered(
+    x: &Bound<'_, PyAny>,
+    device: Option<DLDevice>,
+) -> PyResult<Option<Snapshot>> {
+    let no_order = stream::NO_SYNC.into_pyobject(x.py())?.into_any();
     let asked = Asked::by_argument(&no_order);
     let request = Request {
+        device,
         stream: Some(&asked),
         release: Release::None,
         ..Request::NOTHING
     };
-    Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
+    snapshot(x, &request)
 }

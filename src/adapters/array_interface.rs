@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use super::interface::{Elements, Interface, dtype, refused_type, wrong_answer};
+use super::interface::{Interface, dtype, refused_type, wrong_answer};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::once::intern;
@@ -93,11 +93,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         return Ok(None);
     };
     interface.check_version(3..=3, "3")?;
-    let Elements {
-        dtype,
-        shape,
-        strides,
-    } = interface.elements()?;
+    let (dtype, shape, strides) = interface.elements()?;
     let owner = PythonOwner::new(x.clone().unbind());
     let offset: i64 = interface.optional("offset", "an int")?.unwrap_or(0);
     let data: Bound<'_, PyAny> = interface.required("data", "a pair or a buffer")?;

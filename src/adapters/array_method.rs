@@ -36,8 +36,8 @@ fn array(
     keywords: Option<&Bound<'_, PyDict>>,
     dtype: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Snapshot, bool)> {
-    let array = method.call((), keywords)?;
-    let is_ours = !has_others(&array) && owns_memory(&array)?;
+    let (py, array) = (x.py(), method.call((), keywords)?);
+    let is_alone = !has_others(&array);
     // A subclass may mean more than its memory, as a mask does.
     if !numpy::is_native(&array)? {
         return Err(PyTypeError::new_err(format!(
@@ -45,9 +45,12 @@ fn array(
             type_name(&array.get_type())
         )));
     }
-    let made = array.getattr(intern!(x.py(), "dtype"))?;
+    // One without a base may also be over memory of somebody whom it does not name.
+    let owns = (array.getattr(intern!(py, "flags"))?).getattr(intern!(py, "owndata"))?;
+    let is_ours = is_alone && owns.is_truthy()?;
+    let made = array.getattr(intern!(py, "dtype"))?;
     if let Some(dtype) = dtype.filter(|dtype| !dtype.is_none() && !dtype.is(&made)) {
-        let why = python(x.py(), MODULE, "refusal", (x, dtype, made))?;
+        let why = python(py, MODULE, "refusal", (x, dtype, made))?;
         if let Some(why) = why.extract::<Option<String>>()? {
             return Err(PyBufferError::new_err(why));
         }
@@ -65,16 +68,6 @@ fn is_table(x: &Bound<'_, PyAny>) -> bool {
     let (py, class) = (x.py(), x.get_type_ptr());
     is_in_type(class, intern!(py, "dtypes")) == Some(true)
         && is_in_type(class, intern!(py, "dtype")) != Some(true)
-}
-
-/// Whether the memory is the array's own: one without a base may also be somebody's whom it does not name.
-fn owns_memory(array: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = array.py();
-    let Some(flags) = attribute(array, intern!(py, "flags"))? else {
-        return Ok(false);
-    };
-    let owns = attribute(&flags, intern!(py, "owndata"))?;
-    owns.map_or(Ok(false), |owns| owns.is_truthy())
 }
 
 /// Whether two arrays, which are both alive, are the same memory.

@@ -105,17 +105,13 @@ pub(super) fn snapshot(
     let taken = if is_on_device {
         on_device::snapshot(&schema, &capsule, request)
     } else {
-        of_host(&schema, &capsule)
+        let array = capsule::contents(&capsule, Some(c"arrow_array"));
+        // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
+        array.and_then(|array| unsafe { take(&schema, &capsule, array.cast(), device::CPU) })
     };
     // They release what was not taken.
     quietly(py, || drop((schema, capsule)));
     taken.map(Some)
-}
-
-fn of_host(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
-    let array = capsule::contents(capsule, Some(c"arrow_array"))?;
-    // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
-    unsafe { take(schema, capsule, array.cast(), device::CPU) }
 }
 
 /// The schema and array capsules that a method of the interface returns.
@@ -129,13 +125,6 @@ fn capsules<'py>(
             "{method} returned {answer}, not a pair of capsules"
         ))
     })
-}
-
-/// The snapshot that keeps an array of this length.
-fn over(meta: Meta, length: i64, taken: Taken) -> PyResult<Snapshot> {
-    let shape = [length];
-    let checked = Checked::new(meta, &shape, None)?;
-    Ok(checked.over(Source::Held(Box::new(taken))))
 }
 
 /// Takes the array, whose memory is on `place`, or fails and leaves it to its capsule.
@@ -153,23 +142,29 @@ unsafe fn take(
     // SAFETY: the capsule of this name points to a schema, which it releases when it is destroyed (S12).
     let dtype = dtype(unsafe { found.as_ref() })?;
     // Two threads may have the same capsule: nothing in here suspends the critical section (S25, capsules).
-    let (meta, length, taken) = with_critical_section(capsule, || {
-        // SAFETY: the caller's promise; the reference ends with the statement.
-        let (meta, length) = checked(unsafe { array.as_ref() }, dtype, place)?;
+    let made = with_critical_section(capsule, || {
+        // SAFETY: the caller's promise; the reference ends before the array moves.
+        let found = unsafe { array.as_ref() };
+        let shape = [found.length];
+        let checked = checked(found, &shape, dtype, place)?;
         // SAFETY: the caller's promise.
         let taken = unsafe { Taken::from_raw(array) };
-        Ok::<_, Error>((meta, length, taken))
-    })?;
-    over(meta, length, taken)
+        Ok::<_, Error>(checked.over(Source::Held(Box::new(taken))))
+    });
+    Ok(made?)
 }
 
-/// The memory of a primitive array without nulls, and its length.
-fn checked(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Meta, i64), Error> {
-    let (meta, length) = memory(array, dtype, place)?;
-    let shape = [length];
-    let size = Checked::new(meta, &shape, None)?.addressable()?.size;
-    if dtype.code != kDLBool || size == 0 {
-        return Ok((meta, length));
+/// The memory of a primitive array without nulls, whose length is its `shape`.
+fn checked<'a>(
+    array: &ArrowArray,
+    shape: &'a [i64; 1],
+    dtype: DLDataType,
+    place: DLDevice,
+) -> Result<Checked<'a>, Error> {
+    let meta = memory(array, dtype, place)?;
+    let checked = Checked::new(meta, shape, None)?.addressable()?;
+    if dtype.code != kDLBool || checked.size == 0 {
+        return Ok(checked);
     }
     if place != device::CPU {
         return Err(extended(
@@ -177,31 +172,25 @@ fn checked(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Me
             " on a device, whose bytes may be others than 0 and 1",
         ));
     }
-    // SAFETY: memory of `length` bytes, more than 0, that the array keeps and nothing writes (S12).
-    if unsafe { any_bit(meta.data.cast(), size) } > 1 {
+    // SAFETY: memory of `size` bytes, more than 0, that the array keeps and nothing writes (S12).
+    if unsafe { any_bit(checked.meta.data.cast(), checked.size) } > 1 {
         let what = ", and a byte that is neither 0 nor 1";
         return Err(extended(b"arrow.bool8", what));
     }
-    Ok((meta, length))
+    Ok(checked)
 }
 
 /// As [`checked`], before what is in the memory is looked at.
-fn memory(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Meta, i64), Error> {
-    let &ArrowArray {
-        length,
-        null_count,
-        offset,
-        n_buffers,
-        n_children,
-        buffers,
-        ..
-    } = array;
+fn memory(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<Meta, Error> {
+    let (length, offset) = (array.length, array.offset);
     if array.release.is_none() {
         return Err(Error::refused(
             "the Arrow array has already been released or moved",
         ));
     }
-    if n_buffers != 2 || n_children != 0 || buffers.is_null() || !array.dictionary.is_null() {
+    let (n_buffers, n_children) = (array.n_buffers, array.n_children);
+    let is_primitive = n_buffers == 2 && n_children == 0 && array.dictionary.is_null();
+    if !is_primitive || array.buffers.is_null() {
         return Err(Error::refused(format!(
             "the Arrow array has {n_buffers} buffers and {n_children} children; expected a primitive array: \
              2 buffers, no children, no dictionary"
@@ -216,12 +205,8 @@ fn memory(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Met
         )));
     }
     // SAFETY: the array is not released and has two buffers (S12).
-    let validity: *const u8 = unsafe { *buffers }.cast();
-    // SAFETY: as above.
-    let second = unsafe { buffers.add(1) };
-    // SAFETY: as above.
-    let data = unsafe { *second };
-    let nulls = match null_count {
+    let [validity, data] = unsafe { array.buffers.cast::<[*const u8; 2]>().read() };
+    let nulls = match array.null_count {
         -1 if validity.is_null() => 0,
         -1 if place != device::CPU => {
             return Err(Error::refused(
@@ -238,14 +223,14 @@ fn memory(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Met
         )));
     }
     // Arrow data are immutable.
-    let meta = Meta::on_cpu(data.cast_mut(), dtype, DLPACK_FLAG_BITMASK_READ_ONLY);
-    let byte_offset = (offset * item) as u64;
+    let flags = DLPACK_FLAG_BITMASK_READ_ONLY;
+    let meta = Meta::on_cpu(data.cast_mut().cast(), dtype, flags);
     let tensor = DLTensor {
-        byte_offset,
+        byte_offset: (offset * item) as u64,
         device: place,
         ..meta.tensor(1)
     };
-    Ok((Meta::of(&tensor, meta.flags)?, length))
+    Meta::of(&tensor, flags)
 }
 
 /// The bits set in any of `length` bytes.

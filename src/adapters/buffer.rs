@@ -2,13 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
+use std::slice;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::tensor::buffer::FORMATS;
-use crate::tensor::checked::{Checked, Meta, extents};
+use crate::tensor::checked::{Checked, Dimensions, Meta, dimensions_at};
 use crate::tensor::held_buffer::Buffer;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::dtype::{BYTE, scalar};
@@ -50,21 +51,15 @@ impl Buffer {
         unsafe { CStr::from_ptr(format) }
     }
 
-    /// The shape; exporters may omit it if there is one dimension, of extent `only`.
-    fn shape<'a>(&'a self, only: &'a [i64; 1]) -> Result<&'a [i64], Error> {
+    /// The shape, and the strides in bytes, if any; exporters may omit the shape of one dimension, of extent `only`.
+    fn dimensions<'a>(&'a self, only: &'a [i64; 1]) -> Result<Dimensions<'a>, Error> {
         let view = self.view();
-        if view.ndim == 1 && view.shape.is_null() {
-            return Ok(only);
-        }
-        // SAFETY: where it is not NULL, `shape` points to `ndim` extents until the release (S10).
-        unsafe { extents(view.shape.cast(), view.ndim) }
-    }
-
-    /// The strides in bytes, if any.
-    fn strides(&self, ndim: usize) -> Option<&[i64]> {
-        let strides: *const i64 = self.view().strides.cast();
-        // SAFETY: where it is not NULL, `strides` points to `ndim` strides until the release (S10).
-        (!strides.is_null()).then(|| unsafe { std::slice::from_raw_parts(strides, ndim) })
+        let shape = match view.shape.is_null() && view.ndim == 1 {
+            true => only.as_ptr(),
+            false => view.shape.cast_const().cast(),
+        };
+        // SAFETY: where they are not NULL, both point to `ndim` numbers until the release (S10), and `only` is one.
+        unsafe { dimensions_at(shape, view.strides.cast(), view.ndim) }
     }
 
     /// Whether some dimension is an array of pointers to the next.
@@ -74,7 +69,7 @@ impl Buffer {
             return false;
         }
         // SAFETY: not NULL, so it points to `ndim` suboffsets until the release (S10).
-        let suboffsets = unsafe { std::slice::from_raw_parts(suboffsets, ndim) };
+        let suboffsets = unsafe { slice::from_raw_parts(suboffsets, ndim) };
         suboffsets.iter().any(|&suboffset| suboffset >= 0)
     }
 
@@ -90,14 +85,13 @@ impl Buffer {
             )));
         }
         let only = [view.len as i64 / item];
-        let shape = self.shape(&only)?;
+        let (shape, strides) = self.dimensions(&only)?;
         if self.is_indirect(shape.len()) {
             return Err(Error::refused(
                 "the buffer has suboffsets; expected strided elements in one block of memory",
             ));
         }
-        let strides = self
-            .strides(shape.len())
+        let strides = strides
             .map(|strides| layout::element_strides(shape, strides, item))
             .transpose()?;
         let meta = Meta::on_cpu(view.buf, dtype, flags);
@@ -148,9 +142,8 @@ pub(crate) fn has(x: &Bound<'_, PyAny>) -> bool {
 #[cold]
 pub(crate) fn packed(x: &Bound<'_, PyAny>) -> Option<i64> {
     let buffer = has(x).then(|| Buffer::get(x, ffi::PyBUF_FULL_RO))?.ok()?;
-    let shape = buffer.shape(&[0]).ok()?;
-    let strides = buffer.strides(shape.len())?;
-    layout::element_strides(shape, strides, buffer.view().itemsize as i64).err()?;
+    let (shape, strides) = buffer.dimensions(&[0]).ok()?;
+    layout::element_strides(shape, strides?, buffer.view().itemsize as i64).err()?;
     Some(buffer.view().len as i64)
 }
 

@@ -7,17 +7,16 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
-use super::interface::{Elements, Interface};
+use super::interface::Interface;
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::once::intern;
 use crate::driver;
 use crate::stream::namer::TENSORS;
-use crate::stream::usage::{Library, Producer, Ready, StreamUsage};
-use crate::stream::{self, Namer, Stream, Wanted};
+use crate::stream::usage::{Library, Producer};
+use crate::stream::{self, Namer, Stream};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::read_only;
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -33,23 +32,15 @@ pub(super) fn snapshot(
         return Ok(None);
     };
     interface.check_version(0..=3, "0 to 3")?;
-    let Elements {
-        dtype,
-        shape,
-        strides,
-    } = interface.elements()?;
-    let accepted = "(address, read-only)";
-    let data: Bound<'_, PyTuple> = interface.required("data", accepted)?;
+    let (dtype, shape, strides) = interface.elements()?;
     let (address, flag): (usize, Bound<'_, PyAny>) =
-        interface.extract("data", data.as_any(), accepted)?;
+        interface.required("data", "(address, read-only)")?;
     let handle = stream::interface::handle(x, interface.get("stream")?.as_ref())?;
+    let given = request.device.filter(|&there| is_cuda(there));
     let meta = Meta {
         data: with_exposed_provenance_mut(address),
         byte_offset: 0,
-        device: request
-            .device
-            .filter(|&there| is_cuda(there))
-            .unwrap_or(FIRST),
+        device: given.unwrap_or(FIRST),
         dtype,
         flags: read_only(flag.is_truthy()?),
     };
@@ -57,11 +48,16 @@ pub(super) fn snapshot(
     let mut ahead = None;
     // Without elements there is no device to look up and no stream to wait for.
     if checked.size > 0 {
-        checked.meta.device = device_of(x, address, request)?;
+        checked.meta.device = device_of(x, address, given)?;
         ahead = handle.map(|handle| Stream::new(handle, checked.meta.device, None));
     }
+    let here = checked.meta.device;
+    let wanted = request.wanted_at(here)?;
+    let usage = match ahead {
+        Some(then) => request.order(wanted, produced(x, then))?,
+        None => request.order_nothing(wanted, here)?,
+    };
     let owner = PythonOwner::new(x.clone().unbind());
-    let usage = usage(x, ahead, checked.meta.device, request)?;
     Ok(Some(checked.with_usage(Source::Python(owner), Some(usage))))
 }
 
@@ -71,13 +67,9 @@ fn is_cuda(device: DLDevice) -> bool {
     matches!(device.device_type, kDLCUDA | kDLCUDAManaged)
 }
 
-/// The device of the memory at `address`, which the interface does not state. Without a driver, the caller's `device=`
-/// decides.
-fn device_of(
-    x: &Bound<'_, PyAny>,
-    address: usize,
-    request: &Request<'_, '_>,
-) -> PyResult<DLDevice> {
+/// The device of the memory at `address`, which the interface does not state. Without a driver, the one that is
+/// `given` by the caller decides.
+fn device_of(x: &Bound<'_, PyAny>, address: usize, given: Option<DLDevice>) -> PyResult<DLDevice> {
     const CUDA_ERROR_INVALID_VALUE: i32 = 1;
     let refused = |why: String| {
         PyBufferError::new_err(format!(
@@ -87,7 +79,7 @@ fn device_of(
     };
     match driver::of(FIRST).and_then(|driver| driver.device_of(address)) {
         Ok(device_id) if device_id >= 0 => Ok(DLDevice { device_id, ..FIRST }),
-        Err(error) if error.is_absent() => match request.device.filter(|&there| is_cuda(there)) {
+        Err(error) if error.is_absent() => match given {
             Some(there) => Ok(there),
             None => Err(refused(format!(
                 "whose device only a driver can tell: {error}; pass device="
@@ -100,26 +92,6 @@ fn device_of(
             "which is not memory that the driver knows".to_owned(),
         )),
     }
-}
-
-/// Orders a tensor whose producer works on `ahead`, with one event to the requested stream.
-fn usage(
-    x: &Bound<'_, PyAny>,
-    ahead: Option<Stream>,
-    here: DLDevice,
-    request: &Request<'_, '_>,
-) -> PyResult<Arc<StreamUsage>> {
-    let wanted = request.wanted_at(here)?;
-    let Some(then) = ahead else {
-        let ready = match wanted {
-            Wanted::Stream(stream) => Ready::After(stream::check_device(stream, here)?),
-            // Nothing is awaited; the ends of later uses are noted here.
-            Wanted::NoOrder | Wanted::Unset => Ready::Now,
-        };
-        return Ok(request.usage(ready, None));
-    };
-    let producer = produced(x, then);
-    Ok(request.order(wanted, producer)?)
 }
 
 /// `x` as the library to ask for its stream.

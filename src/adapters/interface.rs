@@ -22,13 +22,8 @@ pub(super) struct Interface<'a, 'py> {
     dict: Bound<'py, PyDict>,
 }
 
-/// Dtype, shape and strides of an interface, without their address.
-pub(super) struct Elements {
-    pub(super) dtype: DLDataType,
-    pub(super) shape: Vec<i64>,
-    /// In elements; `None` for compact row-major.
-    pub(super) strides: Option<Vec<i64>>,
-}
+/// Dtype, shape, and strides in elements, `None` for compact row-major.
+type Elements = (DLDataType, Vec<i64>, Option<Vec<i64>>);
 
 impl<'a, 'py> Interface<'a, 'py> {
     /// The interface in attribute `name` of `x`, if any.
@@ -106,25 +101,19 @@ impl<'a, 'py> Interface<'a, 'py> {
         }
         let (dtype, item) = self.dtype()?;
         let Integers(shape) = self.required("shape", "a tuple of ints")?;
-        let strides: Option<Integers> = self.optional("strides", "a tuple of ints, or None")?;
-        let strides = strides.map(|Integers(strides)| strides);
-        if let Some(strides) = strides
-            .as_ref()
-            .filter(|strides| strides.len() != shape.len())
-        {
-            return Err(PyBufferError::new_err(format!(
-                "{} has strides {strides:?} for shape {shape:?}; expected one per dimension",
-                self.name
-            )));
-        }
-        let strides = strides
-            .map(|strides| layout::element_strides(&shape, &strides, item))
-            .transpose()?;
-        Ok(Elements {
-            dtype,
-            shape,
-            strides,
-        })
+        let strides = match self.optional("strides", "a tuple of ints, or None")? {
+            None => None,
+            Some(Integers(strides)) if strides.len() == shape.len() => {
+                Some(layout::element_strides(&shape, &strides, item)?)
+            }
+            Some(Integers(strides)) => {
+                return Err(PyBufferError::new_err(format!(
+                    "{} has strides {strides:?} for shape {shape:?}; expected one per dimension",
+                    self.name
+                )));
+            }
+        };
+        Ok((dtype, shape, strides))
     }
 
     /// The dtype and itemsize of `typestr`; `descr` must not contradict it.

@@ -14,12 +14,10 @@ use std::ffi::{c_char, c_int};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::cpython::lookup::{is_subtype, known_base};
-use crate::cpython::once::{Once, intern};
+use crate::cpython::lookup::is_subtype;
 use crate::tensor::checked::{self, Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer, read_only};
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -74,17 +72,10 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
+    described(x, |tensor, flags, shape, strides| {
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, flags, owner)
-    };
-    match fast::few(x, export) {
-        Some(managed) => Ok(managed?),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            export(tensor, checked.meta.flags, shape, strides)
-        }),
-    }
+    })
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
@@ -93,33 +84,31 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
-        offer_if(&fits, x, tensor, flags, shape, strides)
-    };
-    match fast::few(x, few) {
-        Some(offered) => offered.map_err(Error::into),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
-        }),
-    }
+    described(x, |tensor, flags, shape, strides| {
+        if !fits(&tensor, flags, shape, strides) {
+            return Ok(None);
+        }
+        let owner = PythonOwner::new(x.clone().unbind());
+        let offer = Offer::new(tensor, shape, strides, flags, owner)?;
+        Ok(Some((tensor.dtype, offer)))
+    })
 }
 
+/// Calls `make` with the tensor of an array, whose dimensions `make` sets, its flags, shape, and strides in elements.
+///
+/// `make` must not run Python code, as for [`read`].
 #[inline(always)]
-fn offer_if(
-    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
+fn described<R>(
     x: &Bound<'_, PyAny>,
-    tensor: DLTensor,
-    flags: u64,
-    shape: &[i64],
-    strides: &[i64],
-) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
-    if !fits(&tensor, flags, shape, strides) {
-        return Ok(None);
+    make: impl Fn(DLTensor, u64, &[i64], &[i64]) -> Result<R, Error>,
+) -> PyResult<R> {
+    match fast::few(x, &make) {
+        Some(made) => Ok(made?),
+        None => read(x, |checked, shape, strides| {
+            let tensor = checked.meta.tensor(shape.len());
+            make(tensor, checked.meta.flags, shape, strides)
+        }),
     }
-    let owner = PythonOwner::new(x.clone().unbind());
-    let offer = Offer::new(tensor, shape, strides, flags, owner)?;
-    Ok(Some((tensor.dtype, offer)))
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.
@@ -190,21 +179,4 @@ fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
     // SAFETY: the layout of dtypes is known with that of arrays (S9).
     let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
     element::of(descr, fields.type_num, fields.byteorder as u8)
-}
-
-/// The dtype of a `numpy.dtype` in native byte order; `None` for any other object, and for what DLPack lacks.
-pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
-    static DTYPE: Once<Py<PyType>> = Once::new();
-    let (py, class) = (spec.py(), spec.get_type());
-    let base = known_base(
-        &DTYPE,
-        &class,
-        intern!(py, "newbyteorder"),
-        ("numpy", "dtype"),
-    )?;
-    if base.is_none() || !spec.getattr(intern!(py, "isnative"))?.is_truthy()? {
-        return Ok(None);
-    }
-    let number = spec.getattr(intern!(py, "num"))?.extract()?;
-    Ok(element::of(spec.as_borrowed(), number, b'=').ok())
 }

@@ -7,7 +7,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::PyInt;
 
 use crate::abi::{DLDevice, kDLOneAPI};
 use crate::cpython::call::attribute;
@@ -24,15 +24,10 @@ pub(crate) fn is_one(device: DLDevice) -> bool {
 /// The queue to wait for before the CPU reads the memory of `x` in place; `None` if it cannot read it. It can read
 /// unified shared memory, unless that belongs to the device alone.
 pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = x.py();
-    let Some(kind) = attribute(x, intern!(py, "usm_type"))? else {
-        return Ok(None);
-    };
-    let Ok(kind) = kind.cast::<PyString>() else {
-        return Ok(None);
-    };
-    match &*kind.to_cow()? {
-        "host" | "shared" => own_queue(x),
+    let kind = attribute(x, intern!(x.py(), "usm_type"))?;
+    let kind = kind.and_then(|kind| kind.extract::<String>().ok());
+    match kind.as_deref() {
+        Some("host" | "shared") => own_queue(x),
         _ => Ok(None),
     }
 }

@@ -9,20 +9,11 @@ use pyo3::types::PyType;
 
 use super::versions::Places;
 use crate::cpython::lookup::{is_in_type, lacks};
-use crate::cpython::modules::loaded_class;
 use crate::cpython::once::{Once, intern};
 use crate::exchange::Table;
 
 /// `paddle.Tensor`, once one has been met.
 static TENSOR: Once<Py<PyType>> = Once::new();
-
-/// `paddle.Tensor`, if one has been met or Paddle is loaded.
-fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
-    match TENSOR.get(py) {
-        Some(class) => Ok(Some(class.bind(py).clone())),
-        None => loaded_class(intern!(py, "paddle"), intern!(py, "Tensor")),
-    }
-}
 
 /// Whether `x` counts what is written to it, as a Paddle tensor does.
 pub(crate) fn counts(x: &Bound<'_, PyAny>) -> bool {
@@ -36,7 +27,7 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// The counts by which Paddle sees that memory was written to.
-pub(super) static COUNTS: Places = Places::new("paddle", tensor_class);
+pub(super) static COUNTS: Places = Places::new("paddle", &TENSOR);
 
 /// Adds the guard to `table`, found on `class`, unless its tensors lack what the guard asks.
 pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> Table {
@@ -81,16 +72,12 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
             "the Paddle tensor is not dense, as DLPack requires; {call}"
         )));
     }
-    if !gradients_matter {
-        return Ok(());
-    }
-    let stops = tensor.getattr(intern!(py, "stop_gradient"))?;
-    if stops.is_truthy()? {
-        Ok(())
-    } else {
-        Err(PyBufferError::new_err(
+    let stops = intern!(py, "stop_gradient");
+    if gradients_matter && !tensor.getattr(stops)?.is_truthy()? {
+        return Err(PyBufferError::new_err(
             "the Paddle tensor records gradients (stop_gradient=False), which DLPack cannot represent; \
              pass tensor.detach(), or detach=True to dlx.convert or dlx.bridge",
-        ))
+        ));
     }
+    Ok(())
 }

@@ -24,8 +24,8 @@ use pyo3::types::{PyTuple, PyType};
 use super::versions::Places;
 use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
-use crate::cpython::lookup::known_base;
-use crate::cpython::modules::{loaded_class, python};
+use crate::cpython::lookup::{is_method_of_class, known_base};
+use crate::cpython::modules::python;
 use crate::cpython::once::{Once, intern};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
@@ -50,39 +50,22 @@ fn base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyTy
     known_base(&BASE, class, attribute, ("torch._C", "TensorBase"))
 }
 
-/// `torch.Tensor`, if dlx has met one, or torch is loaded.
-fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
-    if let Some(tensor) = TENSOR.get(py) {
-        return Ok(Some(tensor.bind(py).clone()));
-    }
-    let Some(tensor) = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))? else {
-        return Ok(None);
-    };
-    Ok(base(&tensor)?.is_some().then_some(tensor))
-}
-
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    static INCREMENT: Once<Option<Py<PyAny>>> = Once::new();
+    static INCREMENT: Once<Py<PyAny>> = Once::new();
     if !is_tensor(x)? {
         return Ok(());
     }
     let py = x.py();
     let increment = INCREMENT.get_or_try_init(py, || {
-        let found = python(py, TORCH, "increment_of", (x,))?;
-        Ok::<_, PyErr>((!found.is_none()).then(|| found.unbind()))
+        python(py, TORCH, "increment_of", (x,)).map(Bound::unbind)
     })?;
-    match increment {
-        Some(increment) => {
-            let written = PyTuple::new(py, [x])?;
-            call_with(increment.bind(py), &[written.as_any()]).map(drop)
-        }
-        None => Ok(()),
-    }
+    let written = PyTuple::new(py, [x])?;
+    call_with(increment.bind(py), &[written.as_any()]).map(drop)
 }
 
 /// The counts by which torch sees that memory was written to.
-pub(super) static COUNTS: Places = Places::new("torch", tensor_class);
+pub(super) static COUNTS: Places = Places::new("torch", &TENSOR);
 
 /// How to read a torch type.
 #[derive(Clone, Copy)]
@@ -123,14 +106,12 @@ pub(crate) fn kind(class: &Bound<'_, PyType>) -> PyResult<Option<TorchClass>> {
     }
 }
 
-/// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
-pub(crate) fn is_overridden(guards: &Guards, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(!guards.own.is_absent(x) && own::is_overridden(x)?)
-}
-
-/// Whether `x` is a torch tensor with a `__dlpack__` of its own, which no tensor that is made of it has.
+/// Whether `x` is a torch tensor with a `__dlpack__` of its own, which alone counts then, and which no tensor that is made of
+/// it has.
+#[cold]
+#[inline(never)]
 pub(crate) fn decides(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(base(&x.get_type())?.is_some() && own::is_overridden(x)?)
+    Ok(is_tensor(x)? && is_method_of_class(x, intern!(x.py(), "__dlpack__"))? != Some(true))
 }
 
 fn of_tensor(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> PyResult<TorchClass> {
@@ -147,7 +128,7 @@ fn of_tensor(class: &Bound<'_, PyType>, base: &Bound<'_, PyType>) -> PyResult<To
         true => TorchClass::Subclass,
         false => {
             TENSOR.get_or_init(py, || tensor.clone().unbind());
-            TorchClass::Plain(Guards::of(&plain, &tensor)?)
+            TorchClass::Plain(Guards::find(&plain, &tensor)?)
         }
     })
 }
@@ -183,28 +164,6 @@ pub(crate) fn settled(
 }
 
 impl TorchClass {
-    /// Whether the table exports tensors of this type without further checks.
-    pub(crate) fn is_plain(&self) -> bool {
-        matches!(self, Self::Plain(_))
-    }
-
-    /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
-    #[inline(always)]
-    pub(crate) fn check_address(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        address: *mut c_void,
-    ) -> PyResult<()> {
-        match self {
-            Self::Plain(guards) => guards.check_address(tensor, address),
-            // Such a class may export the memory of another tensor.
-            Self::Subclass if !address.is_null() && is_offset(tensor, address.addr()) => {
-                Err(nowhere(tensor))
-            }
-            Self::Subclass => Ok(()),
-        }
-    }
-
     /// Refuses a tensor that torch's `__dlpack__` would export wrongly, or would refuse only after a query that may end
     /// the process: see [`is_lazy_on_cpu`].
     #[cold]
@@ -226,12 +185,24 @@ impl TorchClass {
         }
     }
 
-    /// Refuses an export of fewer bits than torch says: see [`Guards`].
-    pub(crate) fn check_dtype(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+    /// Refuses an export of `tensor` of fewer bits than torch says (see [`Guards`]), and one of a tensor without memory: its
+    /// address is only its offset, and not NULL if it is a view.
+    pub(crate) fn check_export(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+        address: *mut c_void,
+    ) -> PyResult<()> {
         if is_byte(dtype) && !ask_python(tensor, "is_whole")? {
-            Err(refused(tensor, false))
-        } else {
-            Ok(())
+            return Err(refused(tensor, false));
+        }
+        match self {
+            Self::Plain(guards) => guards.check_address(tensor, address),
+            // Such a class may export the memory of another tensor.
+            Self::Subclass if !address.is_null() && is_offset(tensor, address.addr()) => {
+                Err(nowhere(tensor))
+            }
+            Self::Subclass => Ok(()),
         }
     }
 }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyType};
+use pyo3::types::{PyCapsule, PyString, PyType};
 
-use crate::cpython::modules::python;
-use crate::cpython::once::Once;
+use crate::cpython::modules::{loaded_class, python};
+use crate::cpython::once::{Once, intern};
 use crate::tensor::capsule;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
@@ -44,16 +44,13 @@ impl Counter {
 /// Where the managed tensors of a library have the count, once it is found.
 pub(super) struct Places {
     library: &'static str,
-    /// The class of its tensors, if it is loaded.
-    class: fn(Python<'_>) -> PyResult<Option<Bound<'_, PyType>>>,
+    /// The class of its tensors, once one has been met.
+    class: &'static Once<Py<PyType>>,
     found: Once<Vec<Place>>,
 }
 
 impl Places {
-    pub(super) const fn new(
-        library: &'static str,
-        class: fn(Python<'_>) -> PyResult<Option<Bound<'_, PyType>>>,
-    ) -> Self {
+    pub(super) const fn new(library: &'static str, class: &'static Once<Py<PyType>>) -> Self {
         Self {
             library,
             class,
@@ -73,17 +70,27 @@ impl Places {
         snapshot: &Snapshot,
         maker: Maker,
     ) -> PyResult<Option<Counter>> {
-        let Some(class) = (self.class)(py)? else {
+        let library = self.library;
+        let class = match self.class.get(py) {
+            Some(class) => Some(class.bind(py).clone()),
+            None => loaded_class(&PyString::new(py, library), intern!(py, "Tensor"))?,
+        };
+        let Some(class) = class else {
             return Ok(None);
         };
-        let library = self.library;
         let made;
         let places = match self.found.get(py) {
             Some(places) => places,
             None => {
-                made = places_of(&class, library).map_err(|error| untold(py, library, error))?;
-                // What was not found may be found later: a mode may have changed the samples.
-                match made.iter().all(|place| place.way.is_some()) {
+                made = places_of(&class, library).map_err(|error| {
+                    match error.is_instance_of::<PyException>(py) {
+                        true => caused(py, refusal(library), error),
+                        false => error,
+                    }
+                })?;
+                // What was not found may be found later: a mode may have changed the samples, or what was loaded was not
+                // the library.
+                match !made.is_empty() && made.iter().all(|place| place.way.is_some()) {
                     true => self.found.get_or_init(py, || made),
                     false => &made,
                 }
@@ -109,15 +116,6 @@ fn refusal(library: &str) -> PyErr {
         "the tensor lies in memory of {library}, which dlx cannot tell that it was written to; pass the tensor of \
          {library} itself"
     ))
-}
-
-/// The same, for a library that does not make samples.
-#[cold]
-fn untold(py: Python<'_>, library: &str, error: PyErr) -> PyErr {
-    match error.is_instance_of::<PyException>(py) {
-        true => caused(py, refusal(library), error),
-        false => error,
-    }
 }
 
 /// Where the managed tensors with one deleter have the count.

@@ -6,8 +6,9 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
+use crate::adapters;
 use crate::adapters::{Counter, numpy, paddle, torch};
-use crate::copy::request::{Asked, Request};
+use crate::copy::request::Request;
 use crate::cpython::lookup::is_static;
 use crate::cpython::modules::python;
 use crate::cpython::once::intern;
@@ -15,13 +16,11 @@ use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;
 use crate::import::view::lend_unordered;
-use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{Shown, copy_refused, is_urgent, type_name};
 use crate::types::layout;
-use crate::{adapters, stream};
 
 /// Returns the snapshot of `x` for writing, without `MAYBE_READ_ONLY`.
 ///
@@ -122,16 +121,9 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     if Tensor::of(x).is_some() {
         return Ok(false);
     }
-    let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
-    let asked = Asked::by_argument(&no_order);
-    let request = Request {
-        device: Some(snapshot.meta().device),
-        stream: Some(&asked),
-        release: Release::None,
-        ..Request::NOTHING
-    };
-    match adapters::snapshot(x, &request) {
-        Ok(Some(said)) => Ok(!said.is_protected() && said.meta().data == snapshot.meta().data),
+    let meta = snapshot.meta();
+    match adapters::unordered(x, Some(meta.device)) {
+        Ok(Some(said)) => Ok(!said.is_protected() && said.meta().data == meta.data),
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
         _ => Ok(false),
     }

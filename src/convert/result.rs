@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
-use crate::adapters::{jax, numpy};
+use crate::adapters::jax;
 use crate::convert::importer::Importer;
 use crate::convert::target::Target;
 use crate::copy::request::Request;
@@ -94,16 +94,13 @@ impl Given {
         }
     }
 
-    /// The dtype that a result names: NumPy's by number, the given one if the library's own constant of that name is it,
-    /// any other by what it prints.
+    /// The dtype that a result names: the given one if the library's own constant of that name is it, any other by what it
+    /// prints.
     fn named(&self, made: &Bound<'_, PyAny>, namespace: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
         let py = made.py();
         let Some(spec) = attribute(made, intern!(py, "dtype"))? else {
             return Ok(seen(made)?.meta().dtype);
         };
-        if let Some(dtype) = numpy::named(&spec)? {
-            return Ok(dtype);
-        }
         let name = PyString::new(py, &dtype::name(self.dtype).to_string());
         let own = attribute(namespace, &name)?;
         if own.is_some_and(|own| spec.is(&own) || spec.eq(&own).unwrap_or(false)) {

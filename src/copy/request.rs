@@ -148,6 +148,20 @@ impl<'a, 'py> Request<'a, 'py> {
         Ok(self.usage(ready, Some(producer)))
     }
 
+    /// The usage of a tensor on `here` for which nothing is awaited, on the requested stream if there is one.
+    pub(crate) fn order_nothing(
+        &self,
+        wanted: Wanted,
+        here: DLDevice,
+    ) -> PyResult<Arc<StreamUsage>> {
+        let ready = match wanted {
+            Wanted::Stream(stream) => Ready::After(stream::check_device(stream, here)?),
+            // Nothing is awaited; the ends of later uses are noted here.
+            Wanted::NoOrder | Wanted::Unset => Ready::Now,
+        };
+        Ok(self.usage(ready, None))
+    }
+
     /// Whether the request takes more than the tensor itself or a copy on the CPU.
     pub(crate) fn moves(&self, here: DLDevice) -> bool {
         let there = self.device.unwrap_or(here);

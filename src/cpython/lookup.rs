@@ -88,19 +88,28 @@ pub(crate) fn is_asked_by_type(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) 
 /// `_PyObject_GetDictPtr`: where an object points to its dict, or NULL.
 type DictPointer = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut *mut ffi::PyObject;
 
-/// Whether `x` certainly has no attributes of its own: it has no dict, or none yet.
+/// Where `x` points to its dict, or NULL if it cannot have one; `None` if CPython's function is absent.
 #[inline(always)]
-pub(crate) fn has_no_dict(x: &Bound<'_, PyAny>) -> bool {
+fn dict_place(x: &Bound<'_, PyAny>) -> Option<*mut *mut ffi::PyObject> {
     static FUNCTION: OnceLock<Option<DictPointer>> = OnceLock::new();
     // SAFETY: `_PyObject_GetDictPtr` has had this signature since Python 2.2 (S23, CPython's functions).
     let function = FUNCTION.get_or_init(|| unsafe { symbol("_PyObject_GetDictPtr") });
-    let Some(function) = function else {
-        return false;
-    };
     // SAFETY: a live object, attached.
-    let place = unsafe { function(x.as_ptr()) };
+    function.map(|function| unsafe { function(x.as_ptr()) })
+}
+
+/// Whether `x` certainly has no attributes of its own: it has no dict, or none yet.
+#[inline(always)]
+pub(crate) fn has_no_dict(x: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a word of the object, which CPython changes attached.
-    place.is_null() || unsafe { place.read() }.is_null()
+    dict_place(x).is_some_and(|place| place.is_null() || unsafe { place.read() }.is_null())
+}
+
+/// The bytes from `x` to where it points to its dict, if it can have one.
+#[cold]
+pub(crate) fn dict_offset(x: &Bound<'_, PyAny>) -> Option<isize> {
+    let place = dict_place(x).filter(|place| !place.is_null())?;
+    Some(place.addr().wrapping_sub(x.as_ptr().addr()) as isize)
 }
 
 /// Whether what `x` has under `name` is the method of its class; `None` if it has nothing there.

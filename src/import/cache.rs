@@ -152,7 +152,7 @@ fn own<'a>(x: &Bound<'_, PyAny>, way: &'a Way) -> PyResult<&'a Way> {
         Way::Protocol(Whose::Torch(torch::TorchClass::Plain(guards))) => guards,
         _ => return Ok(way),
     };
-    Ok(if torch::is_overridden(guards, x)? {
+    Ok(if !guards.own.is_absent(x) && torch::decides(x)? {
         &OWN
     } else {
         way

@@ -186,7 +186,8 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(cache::way(x)?.leads()
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
-        || adapters::is_known(x)?)
+        // Even of a protocol that fails.
+        || adapters::unordered(x, None).map_or(true, |snapshot| snapshot.is_some()))
 }
 
 /// Whether `x` is of a common non-tensor argument type.

@@ -170,7 +170,7 @@ fn ask_checked(
     // subclass may share memory between devices.
     let is_moved = asked.device.is_some()
         && stream::has_streams(here) != stream::has_streams(there)
-        && kind.is_some_and(|kind| kind.is_plain());
+        && matches!(kind, Some(TorchClass::Plain(_)));
     let snapshot = if is_moved || kind.is_some() && asked.copy == Some(true) {
         snapshot.copied()?
     } else {
@@ -245,8 +245,8 @@ fn check_memory(
     let Some(kind) = kind else {
         return Ok(());
     };
-    kind.check_dtype(x, snapshot.meta().dtype)?;
-    kind.check_address(x, snapshot.meta().data)?;
+    let meta = snapshot.meta();
+    kind.check_export(x, meta.dtype, meta.data)?;
     match kind {
         TorchClass::Plain(guards) if !guards.holds(x, snapshot, None) => Err(torch::outside()),
         _ => Ok(()),

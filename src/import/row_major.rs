@@ -178,7 +178,7 @@ fn row_major_of_table(
     let (is_lent, is_writable) = match guards {
         Some(guards) => {
             let is_writable = guards.check_values(x, meta.dtype)?;
-            (guards.holds_view(x, &meta, last), is_writable)
+            (guards.holds_view(x, &meta, last.into()), is_writable)
         }
         None => {
             let is_known = meta.dtype.bits >= 8 && dtype::check(meta.dtype).is_ok();

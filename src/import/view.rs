@@ -157,7 +157,7 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Op
     // First: it may run code that changes the tensor.
     guards.check_values(x, meta.dtype)?;
     let is_inside = match last {
-        Some(last) => guards.holds_view(x, &meta, last),
+        Some(last) => guards.holds_view(x, &meta, last.into()),
         None => guards.holds(x, &snapshot, None),
     };
     if is_inside {

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
-
-    # The tensor; its dispatch key set; the number of its dtype; whether it has an
-    # autograd state, None if that may vary; whether it records gradients; whether it
-    # was given a tangent; and, if its elements are in memory, the address of its
-    # StorageImpl, the start of the memory, and its size in bytes.
-    Memory = tuple[int, int, int]
-    Sample = tuple[Any, int, int, bool | None, bool, bool, Memory | None]
 
 _NUMBERS = {"uint8": 0, "int64": 4, "float32": 6, "float64": 7, "complex64": 9}
 """`ScalarType` in torch's `c10/core/ScalarType.h`."""
@@ -74,8 +68,13 @@ def plain(cls: type, tensor: type) -> Any:
     return torch
 
 
-def samples(torch: ModuleType) -> list[Sample]:
-    """Make tensors of every kind that needs no device and causes no warning."""
+def samples(torch: ModuleType) -> list[SimpleNamespace]:
+    """Make tensors of every kind that needs no device and causes no warning.
+
+    Whether one has an autograd state is None if that may vary. If its elements are in
+    memory, its storage is the address of its StorageImpl, the start of the memory, and
+    its size in bytes.
+    """
     with torch.inference_mode(False), torch.enable_grad():
         real = torch.zeros(2, device="cpu", dtype=torch.float32)
         if type(real) is not torch.Tensor:  # of a mode that makes others
@@ -105,7 +104,7 @@ def samples(torch: ModuleType) -> list[Sample]:
         plain += [(inferred, False), (inferred[1:], None)]
         lazy += [(inferred.conj(), None)]
     keys = torch._C._dispatch_keys
-    found: list[Sample] = []
+    found: list[SimpleNamespace] = []
     for x, has in lazy + plain:
         number = _NUMBERS[str(x.dtype).removeprefix("torch.")]
         memory = None
@@ -114,7 +113,10 @@ def samples(torch: ModuleType) -> list[Sample]:
             memory = storage._cdata, storage.data_ptr(), storage.nbytes()
         key_set = keys(x).raw_repr()
         grad = torch._C.TensorBase.requires_grad.__get__(x)  # whatever the class says
-        found.append((x, key_set, number, has, grad, x is dual, memory))
+        sample = SimpleNamespace(tensor=x, address=x._cdata, keys=key_set)
+        sample.number, sample.has_state, sample.records = number, has, grad
+        sample.has_tangent, sample.storage = x is dual, memory
+        found.append(sample)
     return found
 
 
@@ -203,14 +205,14 @@ _WRAPPERS = (
 def increment_of(tensor: Any) -> Any:
     """Return the function that tells torch that a sequence of tensors was written to.
 
-    None if torch has none.
+    It does nothing if torch has none.
     """
     torch = _of(tensor)
     try:
         torch._C._increment_version(())
     except (AttributeError, TypeError):  # of older versions, which take one tensor
         told = getattr(torch.autograd.graph, "increment_version", None)
-        return told and (lambda tensors: [told(x) for x in tensors])
+        return lambda tensors: [told(x) for x in tensors if told]
     return torch._C._increment_version
 
 

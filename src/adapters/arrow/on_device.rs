@@ -54,11 +54,10 @@ pub(super) fn snapshot(
         return Ok(snapshot);
     }
     check_memory(snapshot.meta().data.addr(), here)?;
-    let point = match event {
-        // SAFETY: the array is ours, and not released: its event lives, and is not recorded again (S12).
-        Some(event) => Some(unsafe { point(event, here) }?),
-        None => None,
-    };
+    // SAFETY: the array is ours, and not released: its event lives, and is not recorded again (S12).
+    let point = event
+        .map(|event| unsafe { point(event, here) })
+        .transpose()?;
     Ok(match usage(point.map(Arc::new), here, request)? {
         Some(usage) => snapshot.used(usage)?,
         None => snapshot,
@@ -71,11 +70,7 @@ fn refused(what: &str) -> PyErr {
 
 /// The device that the struct names.
 fn device_of(array: &ArrowDeviceArray) -> PyResult<DLDevice> {
-    let ArrowDeviceArray {
-        device_type,
-        device_id,
-        ..
-    } = *array;
+    let (device_type, device_id) = (array.device_type, array.device_id);
     let here = device::of(device_type, i32::try_from(device_id).unwrap_or(i32::MAX));
     let first = device::of(device_type, 0);
     match device_type {
@@ -91,18 +86,6 @@ fn device_of(array: &ArrowDeviceArray) -> PyResult<DLDevice> {
                 "on {device}; expected the CPU, CUDA or ROCm"
             )))
         }
-    }
-}
-
-/// The device whose driver has the events of memory on `here`.
-fn of_events(here: DLDevice) -> DLDevice {
-    let device_type = match here.device_type {
-        kDLROCM | kDLROCMHost => kDLROCM,
-        _ => kDLCUDA,
-    };
-    DLDevice {
-        device_type,
-        ..here
     }
 }
 
@@ -138,8 +121,13 @@ unsafe fn point(event: NonNull<usize>, here: DLDevice) -> PyResult<Event> {
             device::name(here)
         )));
     }
+    // Of memory of the host, too, the driver has the events.
+    let device_type = match here.device_type {
+        kDLROCM | kDLROCMHost => kDLROCM,
+        _ => kDLCUDA,
+    };
     // SAFETY: the caller's promise.
-    let point = unsafe { Event::of_other(of_events(here), raw) };
+    let point = unsafe { Event::of_other(device::of(device_type, here.device_id), raw) };
     point.map_err(|error| Error::from(error).into())
 }
 

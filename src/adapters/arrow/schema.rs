@@ -94,20 +94,17 @@ unsafe fn entry<'a>(metadata: *const c_char, key: &[u8]) -> Option<&'a [u8]> {
         // SAFETY: as above.
         unsafe { slice::from_raw_parts(start.as_ptr(), count) }
     };
-    let number = |bytes: &mut dyn FnMut(usize) -> &'a [u8]| {
-        let number = bytes(size_of::<i32>()).try_into().map(i32::from_ne_bytes);
-        number.unwrap_or(0).max(0) as usize
+    let number = |bytes: &[u8]| {
+        let number = bytes.try_into().map_or(0, i32::from_ne_bytes);
+        number.max(0) as usize
     };
-    for _ in 0..number(&mut bytes) {
-        let length = number(&mut bytes);
-        let name = bytes(length);
-        let length = number(&mut bytes);
-        let value = bytes(length);
-        if name == key {
-            return Some(value);
-        }
-    }
-    None
+    let entries = number(bytes(size_of::<i32>()));
+    let mut text = || {
+        let length = number(bytes(size_of::<i32>()));
+        bytes(length)
+    };
+    let mut entries = (0..entries).map(|_| (text(), text()));
+    entries.find_map(|(name, value)| (name == key).then_some(value))
 }
 
 /// The error for an extension type whose storage is not all of its meaning.

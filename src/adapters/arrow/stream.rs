@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::zeroed;
-use std::ptr::{NonNull, null};
+use std::ptr::null;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -10,22 +10,25 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use super::schema::{ArrowSchema, Schema, dtype};
-use super::{ArrowArray, Taken, checked, over};
+use super::{ArrowArray, Taken, checked};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::cpython::once::intern;
 use crate::tensor::capsule;
-use crate::tensor::snapshot::Snapshot;
+use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::device;
 use crate::types::error::{EXCEPTION_SET, Error, Shown, caused, copy_refused, is_urgent};
+
+/// A function of a stream that fills a struct.
+type Fill<T> = unsafe extern "C" fn(*mut ArrowArrayStream, *mut T) -> c_int;
 
 /// `ArrowArrayStream` of the Arrow C stream interface.
 #[repr(C)]
 struct ArrowArrayStream {
-    get_schema: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut ArrowSchema) -> c_int>,
-    get_next: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut ArrowArray) -> c_int>,
+    get_schema: Option<Fill<ArrowSchema>>,
+    get_next: Option<Fill<ArrowArray>>,
     get_last_error: Option<unsafe extern "C" fn(*mut ArrowArrayStream) -> *const c_char>,
     release: Option<unsafe extern "C" fn(*mut ArrowArrayStream)>,
     private_data: *mut c_void,
@@ -71,24 +74,14 @@ impl Arrays {
 
     fn dtype(&mut self, py: Python<'_>) -> PyResult<DLDataType> {
         let mut schema = Schema(ArrowSchema::RELEASED);
-        let code = match self.0.get_schema {
-            // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
-            Some(get_schema) => unsafe { get_schema(&mut self.0, &mut schema.0) },
-            None => return Err(Error::refused("the Arrow stream has no get_schema").into()),
-        };
-        self.check(py, code, "get_schema")?;
+        self.fill(py, self.0.get_schema, "get_schema", &mut schema.0)?;
         Ok(dtype(&schema.0)?)
     }
 
     /// The next array; `None` at the end.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let mut next = Taken(RELEASED);
-        let code = match self.0.get_next {
-            // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
-            Some(get_next) => unsafe { get_next(&mut self.0, &mut next.0) },
-            None => return Err(Error::refused("the Arrow stream has no get_next").into()),
-        };
-        self.check(py, code, "get_next")?;
+        self.fill(py, self.0.get_next, "get_next", &mut next.0)?;
         Ok(next.0.release.is_some().then_some(next))
     }
 
@@ -110,8 +103,18 @@ impl Arrays {
         Ok(only)
     }
 
-    /// The error of a call that failed; its cause is the exception that is set, if any.
-    fn check(&mut self, py: Python<'_>, code: c_int, name: &str) -> PyResult<()> {
+    /// Has a function of the stream, of this `name`, fill `made`. The cause of its error is the exception that is set, if any.
+    fn fill<T>(
+        &mut self,
+        py: Python<'_>,
+        function: Option<Fill<T>>,
+        name: &str,
+        made: &mut T,
+    ) -> PyResult<()> {
+        let function =
+            function.ok_or_else(|| Error::refused(format!("the Arrow stream has no {name}")))?;
+        // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
+        let code = unsafe { function(&mut self.0, made) };
         let set = match PyErr::take(py) {
             Some(error) if is_urgent(py, &error) => return Err(error),
             None if code == 0 => return Ok(()),
@@ -134,11 +137,11 @@ impl Arrays {
             Some(get_last_error) => unsafe { get_last_error(&mut self.0) },
             None => null(),
         };
-        let text = NonNull::new(text.cast_mut()).map_or_else(String::new, |text| {
-            // SAFETY: a C string that is valid until the next call on the stream (S12).
-            let text = unsafe { CStr::from_ptr(text.as_ptr()) };
-            text.to_string_lossy().into_owned()
-        });
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: a C string that is valid until the next call on the stream (S12).
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         text.lines().next().unwrap_or_default().to_owned()
     }
 }
@@ -187,8 +190,9 @@ fn from(method: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let dtype = arrays.dtype(method.py())?;
     match arrays.only(method.py())? {
         Some(array) => {
-            let (meta, length) = checked(&array.0, dtype, device::CPU)?;
-            over(meta, length, array)
+            let shape = [array.0.length];
+            let checked = checked(&array.0, &shape, dtype, device::CPU)?;
+            Ok(checked.over(Source::Held(Box::new(array))))
         }
         None => Ok(Snapshot::allocate(
             &[0],

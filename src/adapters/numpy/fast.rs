@@ -27,15 +27,11 @@ struct FastArray<'a> {
 /// NumPy has verified that shape and strides stay within the address space. Runs no Python code.
 #[inline(always)]
 pub(crate) fn fast(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
-    let FastArray {
-        meta,
-        shape,
-        byte_strides,
-        shift,
-    } = read(x)?;
+    let fast = read(x)?;
     let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
-    let dimension = |index: usize| (shape[index], byte_strides[index] >> shift);
-    Some(Snapshot::new(meta, owner, None, shape.len(), dimension))
+    let dimension = |index: usize| (fast.shape[index], fast.byte_strides[index] >> fast.shift);
+    let ndim = fast.shape.len();
+    Some(Snapshot::new(fast.meta, owner, None, ndim, dimension))
 }
 
 /// As [`fast`], where `x` may as well be anything else.

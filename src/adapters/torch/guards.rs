@@ -17,7 +17,7 @@ use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype, layout};
 
-/// The checks, looked up once per type.
+/// The checks, looked up once per process.
 #[derive(Clone, Copy)]
 pub(crate) struct Guards {
     layout: Option<Layout>,
@@ -25,11 +25,30 @@ pub(crate) struct Guards {
 }
 
 impl Guards {
-    pub(super) fn of(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Self> {
-        Ok(Self {
-            layout: layout(torch, class)?,
-            own: own(torch, class)?,
-        })
+    /// Those of tensors of `class`, which is `torch.Tensor`, and of Parameters.
+    pub(super) fn find(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Self> {
+        static FOUND: Once<Guards> = Once::new();
+        let unknown = Self {
+            layout: None,
+            own: Own::unknown(),
+        };
+        let search = || {
+            Ok::<_, PyErr>(Self {
+                layout: Layout::find(torch, class)?,
+                own: Own::find(torch, class)?.unwrap_or(unknown.own),
+            })
+        };
+        let found = FOUND.get_or_try_init(torch.py(), || {
+            if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+                return Ok(unknown);
+            }
+            match search() {
+                // It may fail under a torch mode that makes other tensors.
+                Err(error) if error.is_instance_of::<PyException>(torch.py()) => Ok(unknown),
+                found => found,
+            }
+        });
+        found.copied()
     }
 
     /// What the struct of `tensor` shows.
@@ -115,19 +134,19 @@ impl Guards {
         last: Option<u32>,
     ) -> bool {
         match last {
-            Some(last) => is_inside(self.storage(tensor), &made.meta(), last),
+            Some(last) => is_inside(self.storage(tensor), &made.meta(), last.into()),
             None => self.holds_any(tensor, made),
         }
     }
 
     /// As [`Self::holds`], for a view of a tensor that may be without memory.
     #[inline(always)]
-    pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
+    pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u64) -> bool {
         let storage = self.storage(tensor);
         storage.0 != 0 && is_inside(storage, meta, last)
     }
 
-    /// As [`Self::holds`], for any shape and strides. Tensors off the CPU are trusted.
+    /// As [`Self::holds`], for any shape and strides; torch's are not negative. Tensors off the CPU are trusted.
     #[cold]
     #[inline(never)]
     fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
@@ -135,14 +154,8 @@ impl Guards {
         if meta.device != device::CPU || meta.data.is_null() {
             return true;
         }
-        let (base, nbytes) = self.storage(tensor);
-        let start = i128::from(meta.data.addr() as u64) - i128::from(base);
-        let item = i128::from(dtype::bits(meta.dtype) / 8);
-        let is_inside = |(low, high): (i64, i64)| {
-            let end = start + (i128::from(high) + 1) * item;
-            start + i128::from(low) * item >= 0 && end <= i128::from(nbytes)
-        };
-        base != 0 && layout::span(made.shape(), made.strides()).is_ok_and(is_inside)
+        let is_inside = |(low, high)| low == 0 && self.holds_view(tensor, &meta, high as u64);
+        layout::span(made.shape(), made.strides()).is_ok_and(is_inside)
     }
 
     /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
@@ -208,8 +221,9 @@ fn ask_values(tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
 
 /// Whether a storage, by its start and size in bytes, contains the elements.
 #[inline(always)]
-fn is_inside((base, nbytes): (u64, u64), meta: &Meta, last: u32) -> bool {
-    let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
+fn is_inside((base, nbytes): (u64, u64), meta: &Meta, last: u64) -> bool {
+    let item = u64::from(dtype::bits(meta.dtype) / 8);
+    let bytes = (last + 1).saturating_mul(item);
     let start = (meta.data.addr() as u64).wrapping_sub(base);
     start < nbytes && bytes <= nbytes - start
 }
@@ -225,35 +239,4 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
         Ok::<_, PyErr>((base, nbytes))
     };
     Python::attach(|_| ask().unwrap_or((0, 0)))
-}
-
-/// The layout of torch's tensors, found once per process.
-fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
-    static LAYOUT: Once<Option<Layout>> = Once::new();
-    let found = LAYOUT.get_or_try_init(torch.py(), || {
-        searched(torch.py(), || Layout::find(torch, class))
-    });
-    found.copied()
-}
-
-/// Where tensors of `class`, which is `torch.Tensor`, and Parameters show attributes of their own, found once per process.
-fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Own> {
-    static OWN: Once<Own> = Once::new();
-    let found = OWN.get_or_try_init(torch.py(), || {
-        let found = searched(torch.py(), || Own::find(torch, class))?;
-        Ok(found.unwrap_or_else(Own::unknown))
-    });
-    found.copied()
-}
-
-/// The result of a search, `None` with `DLX_TORCH_FAST=0`.
-fn searched<T>(py: Python<'_>, find: impl FnOnce() -> PyResult<Option<T>>) -> PyResult<Option<T>> {
-    if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
-        return Ok(None);
-    }
-    match find() {
-        // The search may fail under a torch mode that makes other tensors.
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-        found => found,
-    }
 }

@@ -8,8 +8,6 @@ mod search;
 
 use pyo3::prelude::*;
 
-pub(super) use search::only;
-
 /// The offsets of these words in bytes, and the key sets of plain tensors.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {

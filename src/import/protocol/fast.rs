@@ -52,8 +52,7 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
     let managed = Snapshot::conforming(managed)?;
     let tensor = managed.read()?.0;
     if let Some(kind) = whose.torch() {
-        kind.check_dtype(x, tensor.dtype)?;
-        kind.check_address(x, tensor.data)?;
+        kind.check_export(x, tensor.dtype, tensor.data)?;
     }
     let is_on_cpu = tensor.device == device::CPU;
     Ok(is_on_cpu.then_some(Exported::Managed(managed)))

@@ -31,28 +31,17 @@ use crate::adapters::versions::words_at;
 use crate::cpython::modules::python;
 use crate::cpython::once::intern;
 
-/// A sample as `dlx._libraries.torch` makes it.
-type Made<'py> = (
-    Bound<'py, PyAny>,
-    u64,
-    u16,
-    Option<bool>,
-    bool,
-    bool,
-    Option<(u64, u64, u64)>,
-);
-
 const WORD: usize = size_of::<usize>();
 /// Where the search for the `TensorImpl` starts in a Python object: behind its head.
 const HEAD: usize = size_of::<ffi::PyObject>();
 /// How many words of a struct to search.
 const WORDS: usize = 32;
 
-/// A tensor with its expected values.
+/// A tensor with its expected values, as `dlx._libraries.torch` makes it.
+#[derive(FromPyObject)]
 struct Sample<'py> {
     tensor: Bound<'py, PyAny>,
     address: u64,
-    words: Vec<u64>,
     keys: u64,
     number: u16,
     has_state: Option<bool>,
@@ -60,6 +49,10 @@ struct Sample<'py> {
     has_tangent: bool,
     /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
     storage: Option<(u64, u64, u64)>,
+    /// What is read at the address, and at that of the `StorageImpl`.
+    #[pyo3(default)]
+    words: Vec<u64>,
+    #[pyo3(default)]
     storage_words: Vec<u64>,
 }
 
@@ -74,29 +67,15 @@ impl Layout {
         // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem")?;
         let made = python(py, TORCH, "samples", (torch,))?;
-        let mut samples = Vec::new();
-        for sample in made.try_iter()? {
-            let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =
-                sample?.extract()?;
-            let address = tensor.getattr(intern!(py, "_cdata"))?.extract()?;
-            if !tensor.get_type().is(class) {
+        let mut samples: Vec<Sample<'_>> = made.extract()?;
+        for of in &mut samples {
+            if !of.tensor.get_type().is(class) {
                 return Ok(None);
             }
-            samples.push(Sample {
-                tensor,
-                address,
-                words: words_at(&memory, address, WORDS)?,
-                keys,
-                number,
-                has_state,
-                records,
-                has_tangent,
-                storage,
-                storage_words: match storage {
-                    Some((address, ..)) => words_at(&memory, address, WORDS)?,
-                    None => Vec::new(),
-                },
-            });
+            of.words = words_at(&memory, of.address, WORDS)?;
+            if let Some((address, ..)) = of.storage {
+                of.storage_words = words_at(&memory, address, WORDS)?;
+            }
         }
         let size = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
         // SAFETY: the size of the class of all samples.
@@ -181,19 +160,16 @@ impl Layout {
 /// torch's function, in the library that is loaded.
 #[cfg(unix)]
 fn records() -> Option<Records> {
-    use std::mem::forget;
-
     use libloading::os::unix::Library;
 
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: loads nothing, so no initializers run.
     let library = unsafe { Library::open(Some("libc10.so"), flags) }.ok()?;
     let name = b"_ZNK3c1010TensorImpl13requires_gradEv\0";
-    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
-    let found = unsafe { library.get::<Records>(name) };
-    let found = found.ok().map(|found| *found);
-    forget(library);
-    found
+    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument,
+    // and outlives this handle, as torch's extension module is never unloaded (S8).
+    let found = unsafe { library.get::<Records>(name) }.ok()?;
+    Some(*found)
 }
 
 /// Never found: the search needs `/proc`.
@@ -209,6 +185,6 @@ fn half(words: &[u64], at: usize) -> u16 {
 }
 
 /// The only item; several would mean an ambiguous search.
-pub(crate) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.next().filter(|_| items.next().is_none())
 }
