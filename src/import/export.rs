@@ -50,13 +50,12 @@ pub(crate) fn managed_tensor(
     }
 }
 
-/// Exports `x`, which is not to be moved or copied, for dlx's own use; `None` if it takes an import. Only where the
-/// capsule may come `first`, `__dlpack__` is called before `__dlpack_device__`. The caller is attached through PyO3.
+/// Exports `x`, which is not to be moved or copied, for NumPy; `None` if it takes an import. NumPy takes only CPU memory,
+/// so `__dlpack__` is called before `__dlpack_device__`. The caller is attached through PyO3.
 #[inline(always)]
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     consumer: &dyn Consumer,
-    first: bool,
 ) -> PyResult<Option<Exported>> {
     let mut room = None;
     match cache::way_in(&mut room, x)? {
@@ -64,7 +63,7 @@ pub(crate) fn fast_export(
         Way::Table(table, Some(guards)) => {
             Ok(table::fast_on_cpu(x, table, guards)?.map(Exported::Snapshot))
         }
-        way => fast_export_by_way(x, way, consumer, first),
+        way => fast_export_by_way(x, way, consumer),
     }
 }
 
@@ -74,7 +73,6 @@ fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
     consumer: &dyn Consumer,
-    first: bool,
 ) -> PyResult<Option<Exported>> {
     let whose = match way {
         Way::Table(table, guards) => {
@@ -90,7 +88,7 @@ fn fast_export_by_way(
         Way::Undecided => &Whose::Unknown,
         Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
     };
-    if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
+    if matches!(way, Way::Undecided) && forwarded(x)?.is_some() {
         return Ok(None);
     }
     protocol::fast_export(x, whose)
