@@ -180,15 +180,10 @@ pub(crate) fn settled(
             return Ok(snapshot);
         }
     }
-    Err(explain(true, tensor, outside()))
+    Err(explain(tensor, outside()))
 }
 
 impl TorchClass {
-    /// Whether the table exports tensors of this type without further checks.
-    pub(crate) fn is_plain(&self) -> bool {
-        matches!(self, Self::Plain(_))
-    }
-
     /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
     #[inline(always)]
     pub(crate) fn check_address(

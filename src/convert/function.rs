@@ -130,10 +130,9 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
-        Some(detach) => detach.call0().map_err(|error| {
-            let kind = torch::kind(&inner.get_type()).unwrap_or(None);
-            torch::explain(kind.is_some(), &inner, error)
-        }),
+        Some(detach) => detach
+            .call0()
+            .map_err(|error| torch::explain(&inner, error)),
         None => Ok(x.clone()),
     }
 }

@@ -15,7 +15,7 @@ use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::exchange::slot::names_devices;
 use crate::import::hint::no_protocol;
-use crate::import::protocol::{self, device_of, from_protocol};
+use crate::import::protocol::{self, Whose, device_of, from_protocol};
 use crate::stream;
 use crate::stream::usage::{Ready, Release};
 use crate::tensor::capsule;
@@ -203,7 +203,11 @@ fn asked(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let kind = torch::kind(&exporter.get_type())?;
-    let found = from_protocol(exporter, kind, request)?;
+    let found = from_protocol(
+        exporter,
+        &kind.map_or(Whose::Unknown, Whose::Torch),
+        request,
+    )?;
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
     let (was, is) = (snapshot.meta(), found.meta());
     let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);

@@ -257,7 +257,7 @@ fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     if let Some(way) = found {
         let stays = match way {
             // A subclass of torch's tensor may be freed.
-            Way::Protocol(whose) => whose.torch().is_none(),
+            Way::Protocol(Whose::Torch(_)) => false,
             Way::Table(_, guards) => guards.is_some() || is_static(class),
             _ => true,
         };

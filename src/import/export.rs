@@ -80,19 +80,18 @@ fn fast_export_by_way(
             return Ok(Some(Exported::Managed(managed)));
         }
         Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
+        Way::Protocol(Whose::Torch(_)) | Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
         Way::Protocol(whose) => whose,
         Way::Jax => match jax::snapshot(x)? {
             Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
             None => &Whose::Unknown,
         },
         Way::Undecided => &Whose::Unknown,
-        Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
     };
     if matches!(way, Way::Undecided) && forwarded(x)?.is_some() {
         return Ok(None);
     }
     protocol::fast_export(x, whose)
-        .map_err(|error| torch::explain(whose.torch().is_some(), x, error))
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
@@ -130,7 +129,7 @@ fn from_table(
                 if error.is_instance_of::<PyBufferError>(py) {
                     from_protocol(x, consumer)
                 } else {
-                    Err(torch::explain(guards.is_some(), x, error))
+                    Err(torch::explain(x, error))
                 }
             });
         }
@@ -143,8 +142,7 @@ fn from_table(
         let device = meta.device;
         return Ok((managed, work_stream(table, device)));
     }
-    let managed = checked::conforming(managed)
-        .map_err(|error| torch::explain(guards.is_some(), x, error.into()))?;
+    let managed = checked::conforming(managed).map_err(|error| torch::explain(x, error.into()))?;
     let tensor = managed.read()?.0;
     if let Some(guards) = guards {
         guards.check(x, tensor.dtype, tensor.data)?;

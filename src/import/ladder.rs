@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
-use crate::adapters::{self, array_method, jax, numpy, torch};
+use crate::adapters::{self, array_method, jax, numpy};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
@@ -61,13 +61,13 @@ fn step<'py>(
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::import(x, table.export(x, true), *table, *kind, request),
-        Way::Protocol(Whose::Torch(kind)) => without_table(x, Some(*kind), request),
+        Way::Protocol(whose) => without_table(x, whose, request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
         Way::Column => by_another(x, request, adapters::of_column(x, request)),
-        way @ (Way::Undecided | Way::Jax | Way::Protocol(_)) => {
+        way @ (Way::Undecided | Way::Jax) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
                 && request.is_nothing()
@@ -80,7 +80,7 @@ fn step<'py>(
             {
                 return Ok(Rung::Next(inner, None));
             }
-            without_table(x, None, request)
+            without_table(x, &Whose::Unknown, request)
         }
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
@@ -125,10 +125,10 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
 /// Rungs 4 and 5: `__dlpack__`, else a protocol other than DLPack.
 fn without_table(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    if let Some(snapshot) = from_protocol(x, kind, request)? {
+    if let Some(snapshot) = from_protocol(x, whose, request)? {
         return Ok(snapshot);
     }
     by_another(x, request, adapters::snapshot(x, request))

@@ -24,8 +24,8 @@ use crate::copy::host;
 use crate::copy::request::{Asked, Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
 use crate::import::hint::{self, no_protocol};
-use crate::stream;
 use crate::stream::usage::Release;
+use crate::stream::{self, Wanted};
 use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
@@ -36,7 +36,7 @@ use crate::types::error::{Shown, caused, type_name};
 /// method.
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
@@ -45,7 +45,7 @@ pub(crate) fn from_protocol(
         Some(copy) => copy,
     };
     let there = request.device.unwrap_or(device::CPU);
-    let error = match ask(x, kind, request) {
+    let error = match ask(x, whose, request) {
         Err(error) if may_copy && is_refusal(py, &error, there) => error,
         answer => return answer,
     };
@@ -72,7 +72,7 @@ pub(crate) fn from_protocol(
         release: Release::None,
         ..Request::NOTHING
     };
-    let Some(source) = ask(x, kind, &as_it_is)? else {
+    let Some(source) = ask(x, whose, &as_it_is)? else {
         return Err(error);
     };
     Ok(Some(by_driver::copied(py, &source, there, on)?))
@@ -81,19 +81,18 @@ pub(crate) fn from_protocol(
 /// Calls `__dlpack__` with `max_version=(1, 3)`, and with a device, a copy or a stream where needed.
 pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let is_tensorflow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
-    ask_checked(x, kind, is_tensorflow, request)
-        .map_err(|error| torch::explain(kind.is_some(), x, error))
+    let is_tensorflow = whose.check(x)?;
+    ask_checked(x, whose, is_tensorflow, request).map_err(|error| torch::explain(x, error))
 }
 
 /// As [`ask`], for an object that has passed the checks.
 #[inline(always)]
 fn ask_checked(
     x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
+    whose: &Whose,
     is_tensorflow: bool,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
@@ -113,15 +112,14 @@ fn ask_checked(
                 && error.is_instance_of::<PyException>(py) =>
         {
             let snapshot = on_cpu(x, is_tensorflow)?.ok_or(error)?;
-            check_memory(x, kind, &snapshot)?;
+            check_memory(x, whose, &snapshot)?;
             return Ok(Some(snapshot));
         }
         Err(error) => return Err(error),
     };
     let there = request.device.unwrap_or(here);
-    let queue = oneapi::queue(x, request.argument(), there)?;
-    let (stream, order) = match queue {
-        Some(_) => (None, Order::Ready(None)),
+    let (stream, order) = match oneapi::queue(x, request.argument(), there)? {
+        Some(queue) => (Some(queue.clone()), Order::Ready(None)),
         None => of_request(x, request, here, there)?,
     };
     // Memory that both sides can read is not moved; waiting for it suffices.
@@ -133,7 +131,6 @@ fn ask_checked(
     let wanted = if on_host.is_some() { here } else { there };
     let asked = Question {
         stream,
-        queue,
         device: (here != wanted).then_some(wanted),
         // Where dlx can copy itself, it does not ask the producer to.
         copy: request
@@ -145,10 +142,13 @@ fn ask_checked(
         Err(error) => return unless_absent(x, asked.explain(py, error, here)),
     };
     // Only now: the export itself may have queued work on the stream.
-    let usage = order.usage(request)?;
+    let usage = match order {
+        Order::Ready(usage) => usage,
+        Order::Point(producer) => Some(request.order(Wanted::Unset, producer)?),
+    };
     let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
-        check_memory(x, kind, &snapshot)?;
+        check_memory(x, whose, &snapshot)?;
     }
     let found = snapshot.meta().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
@@ -170,8 +170,9 @@ fn ask_checked(
     // subclass may share memory between devices.
     let is_moved = asked.device.is_some()
         && stream::has_streams(here) != stream::has_streams(there)
-        && kind.is_some_and(|kind| kind.is_plain());
-    let snapshot = if is_moved || kind.is_some() && asked.copy == Some(true) {
+        && matches!(whose, Whose::Torch(TorchClass::Plain(_)));
+    let is_copied = matches!(whose, Whose::Torch(_)) && asked.copy == Some(true);
+    let snapshot = if is_moved || is_copied {
         snapshot.copied()?
     } else {
         snapshot
@@ -193,6 +194,13 @@ pub(crate) enum Whose {
 }
 
 impl Whose {
+    /// Of an object whose type has a table: torch's if it has these guards.
+    pub(super) fn of_table(guards: Option<torch::Guards>) -> Self {
+        guards.map_or(Self::Unknown, |guards| {
+            Self::Torch(TorchClass::Plain(guards))
+        })
+    }
+
     /// Checks `x` as its library needs it; whether `x` is a tensor of TensorFlow's.
     #[inline(always)]
     fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -200,13 +208,6 @@ impl Whose {
             Self::Unknown => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
             Self::Other => Ok(false),
             Self::Torch(kind) => kind.check_protocol(x).map(|()| false),
-        }
-    }
-
-    pub(crate) fn torch(&self) -> Option<&TorchClass> {
-        match self {
-            Self::Torch(kind) => Some(kind),
-            _ => None,
         }
     }
 }
@@ -237,12 +238,8 @@ fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> P
 }
 
 /// Refuses a torch export whose memory is not that of `x`.
-fn check_memory(
-    x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
-    snapshot: &Snapshot,
-) -> PyResult<()> {
-    let Some(kind) = kind else {
+fn check_memory(x: &Bound<'_, PyAny>, whose: &Whose, snapshot: &Snapshot) -> PyResult<()> {
+    let Whose::Torch(kind) = whose else {
         return Ok(());
     };
     kind.check_dtype(x, snapshot.meta().dtype)?;
@@ -277,10 +274,7 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
 /// As [`fn@device`], for an object that has passed the checks.
 fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
-    let answer = answer(x, name).map_err(|error| {
-        let kind = torch::kind(&x.get_type()).unwrap_or(None);
-        torch::explain(kind.is_some(), x, failed(x, error))
-    })?;
+    let answer = answer(x, name).map_err(|error| torch::explain(x, failed(x, error)))?;
     answer
         .map(|answer| device_of(x, "__dlpack_device__", &answer))
         .transpose()

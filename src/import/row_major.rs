@@ -171,7 +171,7 @@ fn row_major_of_table(
 ) -> PyResult<Option<RowMajor>> {
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room);
-    let view = view.map_err(|error| torch::explain(guards.is_some(), x, error))?;
+    let view = view.map_err(|error| torch::explain(x, error))?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };

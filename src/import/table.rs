@@ -11,7 +11,7 @@ use crate::copy::by_driver;
 use crate::copy::request::{Request, again, finish, is_refusal, refused_by_both};
 use crate::exchange::Table;
 use crate::import::aliases;
-use crate::import::protocol::{ask, from_protocol};
+use crate::import::protocol::{Whose, ask, from_protocol};
 use crate::stream::namer::TENSORS;
 use crate::stream::streams::Streams;
 use crate::stream::usage::{Library, Producer, Release};
@@ -39,7 +39,7 @@ pub(crate) fn fast<const ASKED: bool>(
                 if !ASKED
                     && (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU) =>
             {
-                by_rules(x, managed, None)
+                by_rules(x, managed)
             }
             export => slow(x, export, table, guards, request),
         },
@@ -112,9 +112,10 @@ pub(super) fn import(
     guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
+    let whose = Whose::of_table(guards);
     let managed = match export {
         Ok(managed) => managed,
-        Err(error) => return refused(x, guards, request, error),
+        Err(error) => return refused(x, &whose, request, error),
     };
     let here = managed.read()?.0.device;
     let is_asked_nothing = here == device::CPU && request.is_nothing();
@@ -126,11 +127,11 @@ pub(super) fn import(
     };
     let is_ordered = !streams.are_none();
     let snapshot = match &guards {
-        None => by_rules(x, managed, None)?.on_streams(streams),
+        None => by_rules(x, managed)?.on_streams(streams),
         Some(guards) => {
             let snapshot = match Snapshot::import_fast(managed, here) {
                 Ok((snapshot, _)) => snapshot,
-                Err(managed) => by_rules(x, managed, Some(guards))?,
+                Err(managed) => by_rules(x, managed)?,
             };
             checked(x, snapshot.on_streams(streams), None, &table, guards)?
         }
@@ -138,24 +139,24 @@ pub(super) fn import(
     if is_asked_nothing {
         Ok(snapshot)
     } else if moves {
-        moved(x, snapshot, is_ordered, table, guards, request)
+        moved(x, snapshot, is_ordered, table, &whose, request)
     } else {
-        stays(x, snapshot, is_ordered, guards, request)
+        stays(x, snapshot, is_ordered, &whose, request)
     }
 }
 
 /// Rung 4 in place of a table that refused: it may describe less than the protocol does (R147).
 fn refused(
     x: &Bound<'_, PyAny>,
-    guards: Option<torch::Guards>,
+    whose: &Whose,
     request: &Request<'_, '_>,
     error: PyErr,
 ) -> PyResult<Snapshot> {
     let py = x.py();
     if !error.is_instance_of::<PyBufferError>(py) {
-        return Err(torch::explain(guards.is_some(), x, error));
+        return Err(torch::explain(x, error));
     }
-    let by_protocol = from_protocol(x, guards.map(torch::TorchClass::Plain), request);
+    let by_protocol = from_protocol(x, whose, request);
     let found = by_protocol.and_then(|found| found.ok_or_else(|| error.clone_ref(py)));
     found.map_err(|other| {
         // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
@@ -172,7 +173,7 @@ fn moved(
     snapshot: Snapshot,
     is_ordered: bool,
     table: Table,
-    guards: Option<torch::Guards>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let (py, here) = (x.py(), snapshot.meta().device);
@@ -185,7 +186,7 @@ fn moved(
     }
     let there = request.device.unwrap_or(here);
     let can = table.work_stream.is_some() || !stream::needs_order(here);
-    match ask(x, guards.map(torch::TorchClass::Plain), request) {
+    match ask(x, whose, request) {
         Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
             Err(error)
         }
@@ -204,7 +205,7 @@ fn stays(
     x: &Bound<'_, PyAny>,
     snapshot: Snapshot,
     is_ordered: bool,
-    guards: Option<torch::Guards>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
@@ -218,7 +219,7 @@ fn stays(
         return finish(x.py(), snapshot, request);
     }
     let what = "order streams without a driver (stream=-1 skips this)";
-    let by_protocol = from_protocol(x, guards.map(torch::TorchClass::Plain), request)?;
+    let by_protocol = from_protocol(x, whose, request)?;
     by_protocol.ok_or_else(|| cannot(here, what))
 }
 
@@ -231,12 +232,8 @@ fn cannot(here: DLDevice, what: &str) -> PyErr {
 }
 
 /// Imports a table's export, checked by the rules of DLPack; deletes one that these refuse.
-fn by_rules(
-    x: &Bound<'_, PyAny>,
-    managed: ManagedVersioned,
-    guards: Option<&torch::Guards>,
-) -> PyResult<Snapshot> {
-    Snapshot::of(managed).map_err(|error| torch::explain(guards.is_some(), x, error.into()))
+fn by_rules(x: &Bound<'_, PyAny>, managed: ManagedVersioned) -> PyResult<Snapshot> {
+    Snapshot::of(managed).map_err(|error| torch::explain(x, error.into()))
 }
 
 /// Checks a snapshot of a torch tensor on the CPU; reads it again if another thread was changing it.
@@ -253,9 +250,7 @@ fn checked(
     if guards.holds(x, &snapshot, last) {
         Ok(snapshot)
     } else {
-        torch::settled(guards, x, || {
-            by_rules(x, table.export(x, true)?, Some(guards))
-        })
+        torch::settled(guards, x, || by_rules(x, table.export(x, true)?))
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Opti
     }
 }
 
-/// The tensor of `x` if it is on the CPU; `None` if `x` has to say first where it is, or has no such method.
+/// The tensor of `x`, which is not torch's, if it is on the CPU; `None` if `x` has to say first where it is, or has no such
+/// method.
 ///
 /// # Errors
 ///
@@ -54,11 +55,6 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
         }
     };
     let managed = checked::conforming(managed)?;
-    let tensor = managed.read()?.0;
-    if let Some(kind) = whose.torch() {
-        kind.check_dtype(x, tensor.dtype)?;
-        kind.check_address(x, tensor.data)?;
-    }
-    let is_on_cpu = tensor.device == device::CPU;
+    let is_on_cpu = managed.read()?.0.device == device::CPU;
     Ok(is_on_cpu.then_some(Exported::Managed(managed)))
 }

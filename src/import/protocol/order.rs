@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::abi::DLDevice;
 use crate::adapters::{cuda_array_interface, jax};
@@ -12,7 +13,6 @@ use crate::copy::request::Request;
 use crate::driver;
 use crate::stream::usage::{Producer, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
-use crate::types::error;
 
 /// How an export that is about to be made will be ordered.
 pub(super) enum Order {
@@ -22,33 +22,20 @@ pub(super) enum Order {
     Point(Producer),
 }
 
-impl Order {
-    /// What the tensor waits for; call after the export.
-    pub(super) fn usage(
-        self,
-        request: &Request<'_, '_>,
-    ) -> Result<Option<Arc<StreamUsage>>, error::Error> {
-        match self {
-            Self::Ready(usage) => Ok(usage),
-            Self::Point(producer) => request.order(Wanted::Unset, producer).map(Some),
-        }
-    }
-}
-
 /// The `stream` argument and the order for an export of `x` from `here` to `there`.
-pub(super) fn of_request(
-    x: &Bound<'_, PyAny>,
+pub(super) fn of_request<'py>(
+    x: &Bound<'py, PyAny>,
     request: &Request<'_, '_>,
     here: DLDevice,
     there: DLDevice,
-) -> PyResult<(Option<i64>, Order)> {
+) -> PyResult<(Option<Bound<'py, PyAny>>, Order)> {
     let wanted = request.wanted(there)?;
     let producer = match wanted {
         Wanted::NoOrder => None,
         _ if here == there => cuda_array_interface::producer(x, here)?,
         _ => None,
     };
-    Ok(match (wanted, producer) {
+    let (argument, order) = match (wanted, producer) {
         (Wanted::NoOrder, _) => {
             // JAX takes -1 for a handle (0.11).
             let knows = stream::has_streams(there) && !jax::is_array(x)?;
@@ -79,5 +66,7 @@ pub(super) fn of_request(
             let usage = argument.map(|_| request.ready_on(Stream::default(there), None));
             (argument, Order::Ready(usage))
         }
-    })
+    };
+    let argument = argument.map(|handle| PyInt::new(x.py(), handle).into_any());
+    Ok((argument, order))
 }

@@ -19,15 +19,14 @@ use crate::types::error::{caused, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
-pub(super) struct Question<'a, 'py> {
-    pub(super) stream: Option<i64>,
-    /// A oneAPI queue, passed in place of a stream.
-    pub(super) queue: Option<&'a Bound<'py, PyAny>>,
+pub(super) struct Question<'py> {
+    /// The handle of a stream, or a oneAPI queue.
+    pub(super) stream: Option<Bound<'py, PyAny>>,
     pub(super) device: Option<DLDevice>,
     pub(super) copy: Option<bool>,
 }
 
-impl<'py> Question<'_, 'py> {
+impl<'py> Question<'py> {
     /// Calls `__dlpack__` of `x` and returns its capsule.
     ///
     /// Whether the producer knows the new keywords is tested at each call: a class that forwards to others may answer
@@ -37,28 +36,32 @@ impl<'py> Question<'_, 'py> {
     ///
     /// The producer's exception, that of the second call if it got further; see [`failed`].
     pub(super) fn call(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
-        let unordered = self.stream.is_none() && self.queue.is_none();
-        if unordered && self.device.is_none() && self.copy.is_none() {
+        if self.stream.is_none() && self.device.is_none() && self.copy.is_none() {
             return fast(x);
         }
-        match self.call_new(x) {
+        match self.ask(x, true) {
             Ok(answer) => of_answer(x, answer),
             Err(error) => self.call_again(x, error),
         }
     }
 
-    fn call_new(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    /// Calls with `stream`, and with the keywords that older producers lack if it `is_new`.
+    fn ask(&self, x: &Bound<'py, PyAny>, is_new: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
-        let keywords = self.streams(py)?;
-        let (name, version) = max_version(py)?;
-        keywords.set_item(name.get_borrowed_item(0)?, version)?;
-        if let Some(device) = self.device {
-            // A plain pair of ints, which any producer can compare (R68).
-            let device = (device.device_type.0, device.device_id);
-            keywords.set_item(intern!(py, "dl_device"), device)?;
+        let keywords = PyDict::new(py);
+        if let Some(stream) = &self.stream {
+            keywords.set_item(intern!(py, "stream"), stream)?;
         }
-        if let Some(copy) = self.copy {
-            keywords.set_item(intern!(py, "copy"), copy)?;
+        if is_new {
+            keywords.set_item(intern!(py, "max_version"), max_version(py)?.1)?;
+            if let Some(device) = self.device {
+                // A plain pair of ints, which any producer can compare (R68).
+                let device = (device.device_type.0, device.device_id);
+                keywords.set_item(intern!(py, "dl_device"), device)?;
+            }
+            if let Some(copy) = self.copy {
+                keywords.set_item(intern!(py, "copy"), copy)?;
+            }
         }
         x.getattr(intern!(py, "__dlpack__"))?
             .call((), Some(&keywords))
@@ -81,8 +84,7 @@ impl<'py> Question<'_, 'py> {
     /// Calls without the new keywords, after the `TypeError` `first`.
     fn call_old(&self, x: &Bound<'py, PyAny>, first: PyErr) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
-        let method = x.getattr(intern!(py, "__dlpack__"))?;
-        method.call((), Some(&self.streams(py)?)).map_err(|second| {
+        self.ask(x, false).map_err(|second| {
             // Without a traceback the second call failed on its arguments; only the first one entered the method.
             let unheard =
                 second.is_instance_of::<PyTypeError>(py) && second.traceback(py).is_none();
@@ -96,18 +98,6 @@ impl<'py> Question<'_, 'py> {
             }
             second
         })
-    }
-
-    /// The keywords of older producers: the stream or queue that is to wait.
-    fn streams(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let keywords = PyDict::new(py);
-        let name = intern!(py, "stream");
-        match (self.stream, self.queue) {
-            (Some(stream), _) => keywords.set_item(name, stream)?,
-            (None, Some(queue)) => keywords.set_item(name, queue)?,
-            (None, None) => {}
-        }
-        Ok(keywords)
     }
 
     /// The error of a failed call: the producer's own (R60), unless dlx can say more.
