@@ -28,7 +28,6 @@ use std::borrow::Cow;
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -239,24 +238,14 @@ fn copied(
     log(x, copied.nbytes(), &reason)?;
     Ok(copied)
 }
+
 /// Notes a copy of `x` in the log `dlx`, at DEBUG. Nobody listens before `logging` is imported.
 pub(super) fn log(x: &Bound<'_, PyAny>, nbytes: i64, why: &str) -> PyResult<()> {
-    const DEBUG: u8 = 10;
-    static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = x.py();
-    let Some(logging) = loaded(intern!(py, "logging"))? else {
-        return Ok(());
-    };
-    let logger = LOGGER.get_or_try_init(py, || {
+    if let Some(logging) = loaded(intern!(x.py(), "logging"))? {
         let logger = logging.call_method1("getLogger", ("dlx",))?;
-        Ok::<_, PyErr>(logger.unbind())
-    })?;
-    let logger = logger.bind(py);
-    let is_enabled = logger.call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?;
-    if is_enabled.is_truthy()? {
         let from = type_name(&x.get_type());
         let text = "%d bytes of %s are copied: %s";
-        logger.call_method1(intern!(py, "debug"), (text, nbytes, from, why))?;
+        logger.call_method1("debug", (text, nbytes, from, why))?;
     }
     Ok(())
 }

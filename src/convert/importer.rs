@@ -52,14 +52,12 @@ impl Importer {
         if let Some(known) = Self::remembered(class)? {
             return Ok(known);
         }
-        let py = class.py();
-        // A class without the method is the most common; asking it by `getattr` would make an exception.
-        let question = if lacks(class, &[intern!(py, "from_dlpack")]) {
-            "importing_by_package"
-        } else {
-            "importing"
-        };
-        let found = python(py, "dlx._libraries.importers", question, (class,))?;
+        let found = python(
+            class.py(),
+            "dlx._libraries.importers",
+            "importing",
+            (class,),
+        )?;
         let found: Arc<Self> = Arc::new(found.extract()?);
         if found.lasts != "once" {
             IMPORTERS.add(class, found.clone());

@@ -40,10 +40,7 @@ pub(crate) fn from_protocol(
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    let may_copy = match request.copy {
-        None => request.device.is_some(),
-        Some(copy) => copy,
-    };
+    let may_copy = request.copy.unwrap_or(request.device.is_some());
     let there = request.device.unwrap_or(device::CPU);
     let error = match ask(x, whose, request) {
         Err(error) if may_copy && is_refusal(py, &error, there) => error,

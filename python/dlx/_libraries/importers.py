@@ -356,11 +356,6 @@ def importing(cls: type) -> Found:
             return Found(own)
         shows = getattr(modules.get("pyarrow"), name, None) is cls
         return Found(own, shows_memory=shows, lasts="always")
-    return importing_by_package(cls)
-
-
-def importing_by_package(cls: type) -> Found:
-    """Find the importer of ``cls``, which has none of its own."""
     found = _of_package(cls)
     if found is None:
         raise TypeError(
