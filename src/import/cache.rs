@@ -276,8 +276,8 @@ fn remember(class: &Bound<'_, PyType>, version: Version, way: Way) {
     CACHE.add(class, Known { way, version, own });
 }
 
-/// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of
-/// the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
+/// Whose the objects of `class` are, if they certainly name no other object (rung 2) and need no check: they have no
+/// attributes but those of the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
 /// than the export.
 #[cold]
 fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
@@ -288,14 +288,10 @@ fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
     let is_it = is_static(class)
         && is_in_type(own, intern!(py, "__dlpack__")) == Some(true)
         && is_in_type(own, intern!(py, "__dlpack_c_exchange_api__")) == Some(false)
-        && looks_up_by_type(class)?;
-    let is_checked = !tensorflow::is_foreign(py, own) || !pyarrow::is_foreign(py, own);
-    let whose = if is_checked {
-        Whose::Unknown
-    } else {
-        Whose::Other
-    };
-    Ok(is_it.then_some(whose))
+        && looks_up_by_type(class)?
+        && tensorflow::is_foreign(py, own)
+        && pyarrow::is_foreign(py, own);
+    Ok(is_it.then_some(Whose::Other))
 }
 
 /// What the class alone decides.

@@ -15,7 +15,7 @@ use crate::import::protocol::{Whose, ask, from_protocol};
 use crate::stream::namer::TENSORS;
 use crate::stream::streams::Streams;
 use crate::stream::usage::{Library, Producer, Release};
-use crate::stream::{self, Namer, Stream, Wanted, WorkStream};
+use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -112,20 +112,16 @@ pub(super) fn import(
     guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let whose = Whose::of_table(guards);
     let managed = match export {
         Ok(managed) => managed,
-        Err(error) => return refused(x, &whose, request, error),
+        Err(error) => return refused(x, guards, request, error),
     };
     let here = managed.read()?.0.device;
-    let is_asked_nothing = here == device::CPU && request.is_nothing();
     let moves = request.moves(here);
-    let streams = if is_asked_nothing || !stream::has_streams(here) {
-        Streams::None
-    } else {
-        order(table, here, request, moves, x.py())?
+    let streams = match stream::has_streams(here) {
+        true => order(table, here, request, moves, x.py())?,
+        false => Streams::None,
     };
-    let is_ordered = !streams.are_none();
     let snapshot = match &guards {
         None => by_rules(x, managed)?.on_streams(streams),
         Some(guards) => {
@@ -136,19 +132,17 @@ pub(super) fn import(
             checked(x, snapshot.on_streams(streams), None, &table, guards)?
         }
     };
-    if is_asked_nothing {
-        Ok(snapshot)
-    } else if moves {
-        moved(x, snapshot, is_ordered, table, &whose, request)
+    if moves {
+        moved(x, snapshot, table, guards, request)
     } else {
-        stays(x, snapshot, is_ordered, &whose, request)
+        stays(x, snapshot, guards, request)
     }
 }
 
 /// Rung 4 in place of a table that refused: it may describe less than the protocol does (R147).
 fn refused(
     x: &Bound<'_, PyAny>,
-    whose: &Whose,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
     error: PyErr,
 ) -> PyResult<Snapshot> {
@@ -156,7 +150,7 @@ fn refused(
     if !error.is_instance_of::<PyBufferError>(py) {
         return Err(torch::explain(x, error));
     }
-    let by_protocol = from_protocol(x, whose, request);
+    let by_protocol = from_protocol(x, &Whose::of_table(guards), request);
     let found = by_protocol.and_then(|found| found.ok_or_else(|| error.clone_ref(py)));
     found.map_err(|other| {
         // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
@@ -171,13 +165,12 @@ fn refused(
 fn moved(
     x: &Bound<'_, PyAny>,
     snapshot: Snapshot,
-    is_ordered: bool,
     table: Table,
-    whose: &Whose,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let (py, here) = (x.py(), snapshot.meta().device);
-    if is_ordered
+    if snapshot.has_streams()
         && request.copy != Some(false)
         && by_driver::goes_down_in_one_run(&snapshot, request.device)
     {
@@ -186,7 +179,7 @@ fn moved(
     }
     let there = request.device.unwrap_or(here);
     let can = table.work_stream.is_some() || !stream::needs_order(here);
-    match ask(x, whose, request) {
+    match ask(x, &Whose::of_table(guards), request) {
         Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
             Err(error)
         }
@@ -204,12 +197,11 @@ fn moved(
 fn stays(
     x: &Bound<'_, PyAny>,
     snapshot: Snapshot,
-    is_ordered: bool,
-    whose: &Whose,
+    guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
-    let is_ordered = is_ordered
+    let is_ordered = snapshot.has_streams()
         || oneapi::queue(x, request.argument(), here)?.is_none()
             && match request.wanted(here)? {
                 Wanted::NoOrder => !stream::has_streams(here),
@@ -219,7 +211,7 @@ fn stays(
         return finish(x.py(), snapshot, request);
     }
     let what = "order streams without a driver (stream=-1 skips this)";
-    let by_protocol = from_protocol(x, whose, request)?;
+    let by_protocol = from_protocol(x, &Whose::of_table(guards), request)?;
     by_protocol.ok_or_else(|| cannot(here, what))
 }
 
@@ -272,7 +264,12 @@ fn order(
     let Some(work_stream) = table.work_stream else {
         return Ok(Streams::None);
     };
-    let producer = producer(work_stream, here, py)?;
+    stream::warn_if_experimental(py, here)?;
+    stream::note(TENSORS, here, Namer::Library(work_stream));
+    let producer = Producer {
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
+    };
     let ordered = match wanted {
         // The library vouches for its own.
         Wanted::Stream(stream) if stream.is(&producer.then) && request.release == Release::Auto => {
@@ -289,14 +286,4 @@ fn order(
         Err(error) if error.is_absent() => Ok(Streams::None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The library of a table, and its current stream.
-fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
-    stream::warn_if_experimental(py, here)?;
-    stream::note(TENSORS, here, Namer::Library(work_stream));
-    Ok(Producer {
-        library: Library::Table(work_stream),
-        then: Stream::of_table(work_stream.get(py, here)?, here),
-    })
 }
