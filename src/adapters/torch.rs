@@ -30,7 +30,6 @@ use crate::cpython::lookup::known_base;
 use crate::cpython::modules::{loaded_class, python};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
-pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
 use questions::{ask, ask_python, is_byte};
 pub(crate) use refusal::{explain, outside};

@@ -100,7 +100,7 @@ impl Bridged {
             detach,
             options: Options {
                 share_readonly,
-                ..Options::NOTHING
+                ..Options::default()
             },
             arguments,
             attributes,

@@ -91,7 +91,7 @@ pub(crate) fn empty<'py>(
             Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted)?,
             _ => {
                 let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;
-                as_asked(tensor.as_any(), target.class.as_any(), &Options::NOTHING)?
+                as_asked(tensor.as_any(), target.class.as_any(), &Options::default())?
             }
         },
     };

@@ -99,7 +99,7 @@ impl OfTwo for Fast {
         to: &Bound<'py, PyAny>,
         _: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        as_asked(x, to, &Options::NOTHING)
+        as_asked(x, to, &Options::default())
     }
 }
 

@@ -79,14 +79,13 @@ impl Importer {
         Ok(now.is_some_and(|now| now.is(&self.function)))
     }
 
-    /// Whether an import of `made` shows its own memory. Of a class that a program derives, nothing is known.
+    /// Whether an import of `made` shows its own memory.
     pub(super) fn shows_memory(
         &self,
         made: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
     ) -> PyResult<bool> {
         let own = made.get_type();
-        let is_listed = self.shows_memory && self.lasts != "once";
-        Ok(is_listed && (own.is(class) || tensorflow::is_eager_class(&own)?))
+        Ok(self.shows_memory && (own.is(class) || tensorflow::is_eager_class(&own)?))
     }
 }

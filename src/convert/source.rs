@@ -16,6 +16,7 @@ use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
 
 /// The options of a conversion.
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
@@ -24,12 +25,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) const NOTHING: Options = Options {
-        device: None,
-        copy: None,
-        share_readonly: false,
-    };
-
     pub(super) fn is_nothing(&self) -> bool {
         self.device.is_none() && self.copy.is_none()
     }

@@ -157,7 +157,7 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
-    Ok(cache::way(&inner)?.leads().then_some(inner))
+    Ok(cache::way_in(&mut None, &inner)?.leads().then_some(inner))
 }
 
 /// Rung 3: reads a NumPy array from its struct, and moves it if another device is requested.
@@ -183,7 +183,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 
 /// Whether `from_dlpack` accepts objects like `x`; the import itself may still fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(cache::way(x)?.leads()
+    Ok(cache::way_in(&mut None, x)?.leads()
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         || adapters::is_known(x)?)

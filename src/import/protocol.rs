@@ -3,19 +3,17 @@
 #![forbid(unsafe_code)]
 
 mod fast;
-mod order;
 mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple};
+use pyo3::types::PyInt;
 
 pub(crate) use self::fast::fast_export;
 use self::fast::on_cpu;
-use self::order::{Order, of_request};
-use self::question::{Question, failed};
+use self::question::{Order, Question, failed, of_request};
 use crate::abi::*;
 use crate::adapters::torch::TorchClass;
 use crate::adapters::{self, arrow, jax, oneapi, pyarrow, tensorflow, torch};
@@ -283,11 +281,8 @@ pub(crate) fn device_of(
     name: &str,
     answer: &Bound<'_, PyAny>,
 ) -> PyResult<DLDevice> {
-    let pair: PyResult<(i32, Option<i32>)> = answer
-        .cast::<PyTuple>()
-        .map_err(PyErr::from)
-        .and_then(|pair| pair.extract());
-    let numbered = pair.ok().and_then(|(device_type, device_id)| {
+    let pair: Option<(i32, Option<i32>)> = answer.extract().ok();
+    let numbered = pair.and_then(|(device_type, device_id)| {
         // Paddle reports its CPU with the id None.
         let only = (device_type == kDLCPU.0).then_some(0);
         Some((device_type, device_id.or(only)?))

@@ -31,8 +31,7 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Opti
     }
 }
 
-/// The tensor of `x`, which is not torch's, if it is on the CPU; `None` if `x` has to say first where it is, or has no such
-/// method.
+/// The tensor of `x`, which is not torch's, wherever it is; `None` if `x` has no such method.
 ///
 /// # Errors
 ///
@@ -46,15 +45,8 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
         Ok(capsule) => capsule,
         Err(error) => return super::unless_absent(x, error),
     };
-    let managed = match capsule::take(&capsule)? {
-        Exported::Managed(managed) => managed,
-        Exported::Snapshot(snapshot) => {
-            let snapshot = protected(x, is_tensorflow, snapshot)?;
-            let is_on_cpu = snapshot.meta().device == device::CPU;
-            return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
-        }
-    };
-    let managed = checked::conforming(managed)?;
-    let is_on_cpu = managed.read()?.0.device == device::CPU;
-    Ok(is_on_cpu.then_some(Exported::Managed(managed)))
+    Ok(Some(match capsule::take(&capsule)? {
+        Exported::Managed(managed) => Exported::Managed(checked::conforming(managed)?),
+        Exported::Snapshot(snapshot) => Exported::Snapshot(protected(x, is_tensorflow, snapshot)?),
+    }))
 }

@@ -1,19 +1,24 @@
-//! The call of `__dlpack__`: its keywords, the second call without them for older producers (R32), and its errors.
+//! The call of `__dlpack__`: its keywords, the order of its tensor, the second call without new keywords for older
+//! producers (R32), and its errors.
 
 #![forbid(unsafe_code)]
+
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
+use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple};
 
 use crate::abi::*;
-use crate::adapters::oneapi;
-use crate::copy::request::{elsewhere, is_about_builds};
+use crate::adapters::{cuda_array_interface, jax, oneapi};
+use crate::copy::request::{Request, elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call_method};
-use crate::import::hint;
-use crate::import::hint::not_a_class;
+use crate::driver;
+use crate::import::hint::{self, not_a_class};
+use crate::stream::usage::{Producer, StreamUsage};
+use crate::stream::{self, Stream, Wanted};
 use crate::types::device;
 use crate::types::error::{caused, type_name};
 
@@ -102,11 +107,10 @@ impl<'py> Question<'py> {
 
     /// The error of a failed call: the producer's own (R60), unless dlx can say more.
     pub(super) fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
-        let is = |class: &Bound<'_, PyType>| error.is_instance(py, class);
-        let unheard =
-            (self.device.is_some() || self.copy == Some(true)) && is(&py.get_type::<PyTypeError>());
-        let refused = is(&py.get_type::<PyBufferError>())
-            || is(&py.get_type::<PyValueError>())
+        let unheard = (self.device.is_some() || self.copy == Some(true))
+            && error.is_instance_of::<PyTypeError>(py);
+        let refused = error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyValueError>(py)
             || (self.device).is_some_and(|there| is_about_builds(py, &error, there));
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unheard || refused) => {
@@ -115,7 +119,7 @@ impl<'py> Question<'py> {
             // Such arrays may well be on more than one device, so the error names both.
             Some(there)
                 if oneapi::is_one(here)
-                    && (unheard || refused || is(&py.get_type::<PyRuntimeError>())) =>
+                    && (unheard || refused || error.is_instance_of::<PyRuntimeError>(py)) =>
             {
                 PyBufferError::new_err(format!(
                     "the tensor is on {}, and its producer does not export it to {}",
@@ -135,6 +139,63 @@ impl<'py> Question<'py> {
         };
         caused(py, explained, error)
     }
+}
+
+/// How an export that is about to be made will be ordered.
+pub(super) enum Order {
+    /// The producer orders it.
+    Ready(Option<Arc<StreamUsage>>),
+    /// The tensor waits for all work queued on the producer's stream by the end of the export.
+    Point(Producer),
+}
+
+/// The `stream` argument and the order for an export of `x` from `here` to `there`.
+pub(super) fn of_request<'py>(
+    x: &Bound<'py, PyAny>,
+    request: &Request<'_, '_>,
+    here: DLDevice,
+    there: DLDevice,
+) -> PyResult<(Option<Bound<'py, PyAny>>, Order)> {
+    let wanted = request.wanted(there)?;
+    let producer = match wanted {
+        Wanted::NoOrder => None,
+        _ if here == there => cuda_array_interface::producer(x, here)?,
+        _ => None,
+    };
+    let (argument, order) = match (wanted, producer) {
+        (Wanted::NoOrder, _) => {
+            // JAX takes -1 for a handle (0.11).
+            let knows = stream::has_streams(there) && !jax::is_array(x)?;
+            let argument = knows.then_some(stream::NO_SYNC);
+            // Later uses of it have to wait for each other.
+            let usage = stream::has_streams(there).then(Arc::default);
+            (argument, Order::Ready(usage))
+        }
+        (Wanted::Stream(stream), producer) => {
+            let is_producers = (producer.as_ref()).is_some_and(|known| known.then.is(&stream));
+            let stream = if is_producers {
+                stream
+            } else {
+                stream::check_device(stream, there)?
+            };
+            let argument = Some(stream.handle());
+            let usage = request.ready_on(stream, producer);
+            (argument, Order::Ready(Some(usage)))
+        }
+        // The producer's stream is known, so no stream need wait yet, least of all the legacy default stream, which
+        // would wait for every other.
+        (Wanted::Unset, Some(producer)) if driver::of(here).is_ok() => {
+            (Some(stream::NO_SYNC), Order::Point(producer))
+        }
+        // The default stream, explicitly (R83, R84).
+        (Wanted::Unset, _) => {
+            let argument = stream::default(there);
+            let usage = argument.map(|_| request.ready_on(Stream::default(there), None));
+            (argument, Order::Ready(usage))
+        }
+    };
+    let argument = argument.map(|handle| PyInt::new(x.py(), handle).into_any());
+    Ok((argument, order))
 }
 
 /// The capsule of `x`, requested with `max_version` alone.
@@ -196,8 +257,9 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     } else {
         let error = not_a_class(x, error);
         // By these, JAX refuses tracers and elements of four bits, which dlx knows more of.
-        let is = |class: Bound<'_, PyType>| error.is_instance(py, &class);
-        return match is(py.get_type::<PyTypeError>()) || is(py.get_type::<PyRuntimeError>()) {
+        let is_noted =
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyRuntimeError>(py);
+        return match is_noted {
             true => hint::noted(x, error),
             false => error,
         };
