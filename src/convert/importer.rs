@@ -52,12 +52,8 @@ impl Importer {
         if let Some(known) = Self::remembered(class)? {
             return Ok(known);
         }
-        let found = python(
-            class.py(),
-            "dlx._libraries.importers",
-            "importing",
-            (class,),
-        )?;
+        let py = class.py();
+        let found = python(py, "dlx._libraries.importers", "importing", (class,))?;
         let found: Arc<Self> = Arc::new(found.extract()?);
         if found.lasts != "once" {
             IMPORTERS.add(class, found.clone());

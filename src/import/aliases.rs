@@ -202,11 +202,8 @@ fn asked(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let kind = torch::kind(&exporter.get_type())?;
-    let found = from_protocol(
-        exporter,
-        &kind.map_or(Whose::Unknown, Whose::Torch),
-        request,
-    )?;
+    let whose = kind.map_or(Whose::Unknown, Whose::Torch);
+    let found = from_protocol(exporter, &whose, request)?;
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
     let (was, is) = (snapshot.meta(), found.meta());
     let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);

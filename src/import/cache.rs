@@ -101,11 +101,13 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let known = CACHE.get(x.get_type_ptr())?;
-    let decides = match &known.way {
-        Way::Table(_, Some(guards)) => !guards.own.is_absent(x),
-        _ => false,
-    };
-    if known.version.holds(x.get_type_ptr()) && !decides {
+    let is_still = known.version.holds(x.get_type_ptr())
+        && match &known.way {
+            // An object of torch's may decide otherwise.
+            Way::Table(_, Some(guards)) => guards.own.is_absent(x),
+            _ => true,
+        };
+    if is_still {
         Some(&known.way)
     } else {
         again(x, known)

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod fast;
 mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException};
@@ -11,8 +10,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-pub(crate) use self::fast::fast_export;
-use self::fast::on_cpu;
 use self::question::{Order, Question, failed, of_request};
 use crate::abi::*;
 use crate::adapters::torch::TorchClass;
@@ -24,7 +21,8 @@ use crate::cpython::call::{answer, attribute, has};
 use crate::import::hint::{self, no_protocol};
 use crate::stream::usage::Release;
 use crate::stream::{self, Wanted};
-use crate::tensor::capsule;
+use crate::tensor::capsule::{self, Exported};
+use crate::tensor::checked;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -79,19 +77,18 @@ pub(crate) fn ask(
     whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let is_tensorflow = whose.check(x)?;
-    ask_checked(x, whose, is_tensorflow, request).map_err(|error| torch::explain(x, error))
+    ask_unexplained(x, whose, request).map_err(|error| torch::explain(x, error))
 }
 
-/// As [`ask`], for an object that has passed the checks.
+/// As [`ask`], but with torch's own errors.
 #[inline(always)]
-fn ask_checked(
+fn ask_unexplained(
     x: &Bound<'_, PyAny>,
     whose: &Whose,
-    is_tensorflow: bool,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
+    let is_tensorflow = whose.check(x)?;
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
@@ -176,6 +173,42 @@ fn ask_checked(
         Some(true) => Ok(Some(snapshot)),
         _ => finish(py, snapshot, request).map(Some),
     }
+}
+
+/// Exports `x`, which cannot say where it is; `None` if that fails or the tensor is not on the CPU.
+///
+/// # Errors
+///
+/// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
+fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
+    match question::fast(x).and_then(|capsule| capsule::import(&capsule, None)) {
+        Ok(snapshot) if snapshot.meta().device == device::CPU => {
+            protected(x, is_tensorflow, snapshot).map(Some)
+        }
+        Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
+        _ => Ok(None),
+    }
+}
+
+/// The tensor of `x`, which is not torch's, for NumPy: of memory on the CPU the capsule alone tells everything, as NumPy
+/// itself knows. `None` if `x` has no such method.
+///
+/// # Errors
+///
+/// The exceptions of `__dlpack__`.
+pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Exported>> {
+    let is_tensorflow = whose.check(x)?;
+    if !has(x, intern!(x.py(), "__dlpack__"))? {
+        return Ok(None);
+    }
+    let capsule = match question::fast(x) {
+        Ok(capsule) => capsule,
+        Err(error) => return unless_absent(x, error),
+    };
+    Ok(Some(match capsule::take(&capsule)? {
+        Exported::Managed(managed) => Exported::Managed(checked::conforming(managed)?),
+        Exported::Snapshot(snapshot) => Exported::Snapshot(protected(x, is_tensorflow, snapshot)?),
+    }))
 }
 
 /// The library of an object, which decides what dlx checks before it calls `__dlpack__`.

@@ -117,9 +117,8 @@ pub(super) fn import(
         Err(error) => return refused(x, guards, request, error),
     };
     let here = managed.read()?.0.device;
-    let moves = request.moves(here);
     let streams = match stream::has_streams(here) {
-        true => order(table, here, request, moves, x.py())?,
+        true => order(table, here, request, x.py())?,
         false => Streams::None,
     };
     let snapshot = match &guards {
@@ -132,7 +131,7 @@ pub(super) fn import(
             checked(x, snapshot.on_streams(streams), None, &table, guards)?
         }
     };
-    if moves {
+    if request.moves(here) {
         moved(x, snapshot, table, guards, request)
     } else {
         stays(x, snapshot, guards, request)
@@ -252,10 +251,9 @@ fn order(
     table: Table,
     here: DLDevice,
     request: &Request<'_, '_>,
-    moves: bool,
     py: Python<'_>,
 ) -> PyResult<Streams> {
-    let wanted = if moves {
+    let wanted = if request.moves(here) {
         // The copy waits for the producer, on whatever stream it runs.
         Wanted::NoOrder
     } else {
