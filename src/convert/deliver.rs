@@ -58,22 +58,22 @@ pub(super) fn to_numpy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let stream_of = |device| stream::current(py, device);
-    // An import meets options, and a trace follows its tensor.
-    let direct = match asked.is_nothing() && !trace::is_on() {
+    // An import meets options.
+    let direct = match asked.is_nothing() {
         true => fast_export(x, &stream_of)?,
         false => None,
     };
     let tensor = match direct {
         Some(Exported::Managed(managed)) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
-            let array = match device::is_readable(tensor.device) {
+            // A trace follows a tensor.
+            let array = match device::is_readable(tensor.device) && !trace::is_on() {
                 true => numpy::array(py, tensor, dimensions, flags)?,
                 false => None,
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
-                // An import orders streams, and keeps the version of what only a later DLPack defines.
-                None => tensor_of(x, asked, stream_of)?.0,
+                None => Tensor::new(py, Snapshot::of(managed)?)?,
             }
         }
         Some(Exported::Snapshot(snapshot)) => Tensor::new(py, snapshot)?,
