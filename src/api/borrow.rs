@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::api::accepted::Accepted;
 use crate::api::loan::Entered;
 use crate::api::writing;
+use crate::cpython::once::intern;
 use crate::stream;
 use crate::stream::PyStream;
 use crate::tensor::object::Tensor;

@@ -8,7 +8,6 @@ pub(crate) mod of_two;
 use std::ptr::{NonNull, null_mut};
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyTuple};
 
@@ -16,6 +15,7 @@ use crate::adapters::numpy;
 use crate::api::entry::{Name, add, parsed};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::{counted, guard, raised};
+use crate::cpython::once::intern;
 use crate::import::cache;
 use crate::import::{ladder, table};
 use crate::tensor::object::Tensor;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
@@ -11,6 +10,7 @@ use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::lookup::is_static;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;

@@ -26,7 +26,6 @@
 use std::borrow::Cow;
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -38,6 +37,7 @@ use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::{call_method_with, call_with};
 use crate::cpython::modules::loaded;
+use crate::cpython::once::intern;
 use crate::exchange::Table;
 use crate::import::export::fast_export;
 use crate::stream::{self, Stream};

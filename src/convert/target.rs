@@ -10,7 +10,6 @@
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PyString, PyType};
 
@@ -20,6 +19,7 @@ use crate::convert::importer::Importer;
 use crate::cpython::call::{attribute, call_with};
 use crate::cpython::lookup::{is_asked_by_type, is_immutable, is_subtype};
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::exchange::Table;
 use crate::exchange::slot::is_mixin;
 use crate::import::cache;

@@ -1,13 +1,13 @@
 //! Fast entries of functions that are usually called with two arguments, or with ``like`` besides.
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyTuple};
 
 use super::parse;
 use crate::api::entry::{Name, add};
 use crate::cpython::boundary::{counted, guard, raised};
+use crate::cpython::once::intern;
 
 /// A function whose calls with two arguments have a fast entry.
 pub(crate) trait OfTwo {
