@@ -8,7 +8,6 @@ mod deliver;
 pub(crate) mod empty;
 pub(crate) mod function;
 pub(crate) mod importer;
-pub(crate) mod namespace;
 mod result;
 mod source;
-mod target;
+pub(crate) mod target;

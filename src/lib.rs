@@ -67,7 +67,7 @@ mod _core {
         },
         classes::publish::{exchange_api, publish, unpublish},
         convert::bridge::{Kind, Types, bridged_type, placed},
-        convert::namespace::array_type,
+        convert::target::array_type,
         stream::PyStream,
         stream::current::{CurrentStream, current_stream},
         stream::release::deferred,

@@ -765,14 +765,14 @@ def placed(x: object, /) -> tuple[int, tuple[int, ...], tuple[int, ...], str, st
 
 @final
 class Types:
-    """A map from the first 32 types that a function meets to values."""
+    """A map from the first 32 types that a function meets to their kinds."""
 
     def __new__(cls) -> Self: ...
     def get(self, cls: type) -> Any:
-        """The value for ``cls``, or None."""
+        """The kind of ``cls``, or None."""
 
-    def add(self, cls: type, value: object) -> None:
-        """Add a value for ``cls``, if it has none and a slot is free."""
+    def add(self, cls: type, kind: Kind | None) -> None:
+        """Add ``cls``, if it is not there and a slot is free."""
 
 class Kind:
     """A tensor type ``to`` that arguments or results are converted to."""

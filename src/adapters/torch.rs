@@ -29,7 +29,6 @@ use crate::cpython::modules::python;
 use crate::cpython::once::{Once, intern};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
-pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
 use questions::{ask, ask_python, is_byte};
 pub(crate) use refusal::{explain, outside};
@@ -160,7 +159,7 @@ pub(crate) fn settled(
             return Ok(snapshot);
         }
     }
-    Err(explain(true, tensor, outside()))
+    Err(explain(tensor, outside()))
 }
 
 impl TorchClass {

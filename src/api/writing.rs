@@ -49,7 +49,7 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
 fn moves(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     let inner = inner_of(x)?;
     // A class may have a table by inheritance, and a `__dlpack__` of its own.
-    let is_its_own = cache::way(&inner)?.leads() || is_static(&inner.get_type());
+    let is_its_own = cache::way_in(&mut None, &inner)?.leads() || is_static(&inner.get_type());
     if snapshot.size() == 0 || is_its_own && (x.is(&inner) || inner_of(x)?.is(&inner)) {
         return Ok(false);
     }

@@ -25,7 +25,6 @@ use crate::import::ladder::is_plain;
 use crate::import::view::lend_unordered;
 use crate::types::{device, dtype};
 
-use kind::Known;
 pub(crate) use kind::{Kind, Types};
 
 /// Return the address, shape, strides (in elements), dtype and device of a tensor of any library.
@@ -101,7 +100,7 @@ impl Bridged {
             detach,
             options: Options {
                 share_readonly,
-                ..Options::NOTHING
+                ..Options::default()
             },
             arguments,
             attributes,
@@ -161,7 +160,7 @@ impl Bridged {
                 break;
             }
             let class = x.get_type_ptr();
-            let Some(Known(_, Some(known))) = seen.0.get(class) else {
+            let Some(Some(known)) = seen.0.get(class) else {
                 if is_plain(x) {
                     taken.push(x.clone());
                     continue;

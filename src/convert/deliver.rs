@@ -32,16 +32,17 @@ use crate::abi::*;
 use crate::adapters::numpy;
 use crate::convert::importer::Importer;
 use crate::convert::result::{Given, is_protected, is_readonly, is_refusal};
-use crate::convert::source::{Input, Options, Taker};
+use crate::convert::source::{Options, noted, tensor_of};
 use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::call_with;
 use crate::cpython::modules::loaded;
-use crate::cpython::once::{Once, intern};
+use crate::cpython::once::intern;
 use crate::exchange::Table;
+use crate::import::export::fast_export;
 use crate::stream::{self, Stream};
-use crate::tensor::capsule;
-use crate::tensor::checked::{self, parts};
+use crate::tensor::capsule::{self, Exported};
+use crate::tensor::checked::parts;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -56,22 +57,29 @@ pub(super) fn to_numpy<'py>(
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let source = Input::of(x, asked, |device| stream::current(py, device), Taker::Numpy)?;
-    let tensor = match source.noted(x, class)? {
-        Input::Managed(managed) => {
+    let stream_of = |device| stream::current(py, device);
+    // An import meets options.
+    let direct = match asked.is_nothing() {
+        true => fast_export(x, &stream_of)?,
+        false => None,
+    };
+    let tensor = match direct {
+        Some(Exported::Managed(managed)) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
-            let array = if device::is_readable(tensor.device) {
-                numpy::array(py, tensor, dimensions, flags)?
-            } else {
-                None
+            // A trace follows a tensor.
+            let array = match device::is_readable(tensor.device) && !trace::is_on() {
+                true => numpy::array(py, tensor, dimensions, flags)?,
+                false => None,
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
                 None => Tensor::new(py, Snapshot::of(managed)?)?,
             }
         }
-        Input::Tensor { tensor, .. } => tensor,
+        Some(Exported::Snapshot(snapshot)) => Tensor::new(py, snapshot)?,
+        None => tensor_of(x, asked, stream_of)?.0,
     };
+    let tensor = noted(tensor, x, class);
     let snapshot = tensor.get().snapshot()?;
     let meta = snapshot.meta();
     if !device::is_readable(meta.device) {
@@ -116,32 +124,38 @@ pub(super) fn array_to_table<'py>(
     given.accepted(made, target).map(Some)
 }
 
-/// Imports `x`, of which `source` was made, through the target's table.
+/// Imports `tensor`, which was made of `x`, through the target's table; `fresh` if it is not shared.
 pub(super) fn to_table<'py>(
     x: &Bound<'py, PyAny>,
-    source: Input<'py>,
+    (tensor, fresh): (Bound<'py, Tensor>, bool),
     target: &Target<'py>,
     table: &Table,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let why = match source.misfit()? {
-        None => return by_table(source, target, table, asked),
-        Some(why) => why,
+    let snapshot = tensor.get().snapshot()?;
+    let device = snapshot.meta().device;
+    if device::is_later(device) {
+        // It would be used before it is ready: a table does not order, and here neither can dlx.
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of              the library",
+            device::name(device)
+        )));
+    }
+    let (shape, strides) = (snapshot.shape(), snapshot.strides());
+    let Some(why) = misfit(snapshot.dl_tensor(), snapshot.meta().flags, shape, strides) else {
+        return by_table(snapshot, fresh, target, table, asked);
     };
-    let snapshot = source.into_tensor(py)?.get().snapshot()?.clone();
     if why == FORGETS && asked.share_readonly {
-        let source = Input::holding(py, snapshot.writable()?, false)?;
-        return by_table(source, target, table, asked);
+        return by_table(&snapshot.writable()?, false, target, table, asked);
     }
     if why == FORGETS {
-        let source = Input::holding(py, snapshot.clone(), false)?;
-        let made = by_table(source, target, table, asked)?;
+        let made = by_table(snapshot, false, target, table, asked)?;
         if is_readonly(&made)? {
             return Ok(made);
         }
     }
-    let on = if stream::has_streams(snapshot.meta().device) {
+    let on = if stream::has_streams(device) {
         // The copy runs on the stream on which the library will use it.
         let device = snapshot.meta().device;
         On::Stream {
@@ -151,30 +165,20 @@ pub(super) fn to_table<'py>(
     } else {
         On::Current
     };
-    let copied = Input::copied(x, asked, &snapshot, on, target, why)?;
-    by_table(copied, target, table, asked)
+    let copied = copied(x, asked, snapshot, on, target, why)?;
+    by_table(&copied, true, target, table, asked)
 }
 
 /// Imports a tensor that fits through the target's table.
 fn by_table<'py>(
-    source: Input<'py>,
+    snapshot: &Snapshot,
+    fresh: bool,
     target: &Target<'py>,
     table: &Table,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = &target.class;
-    let given;
-    let made = match source {
-        Input::Managed(managed) => {
-            given = Given::of(parts(&managed)?.0);
-            table.import(class, checked::offer(managed)?)
-        }
-        Input::Tensor { tensor, fresh } => {
-            let snapshot = tensor.get().snapshot()?;
-            given = Given::of(snapshot.dl_tensor());
-            table.import(class, snapshot.offer(fresh)?)
-        }
-    };
+    let given = Given::of(snapshot.dl_tensor());
+    let made = table.import(&target.class, snapshot.offer(fresh)?);
     let made = given.accepted(made, target)?;
     if asked.copy == Some(false) {
         given.check_shared(&made, target)?;
@@ -207,93 +211,63 @@ fn is_misaligned(tensor: &DLTensor) -> bool {
     !device::is_later(tensor.device) && !address.is_multiple_of(layout::alignment(tensor.dtype))
 }
 
-impl Input<'_> {
-    fn misfit(&self) -> PyResult<Option<&'static str>> {
-        Ok(match self {
-            Self::Managed(managed) => {
-                let (tensor, flags, (shape, strides)) = parts(managed)?;
-                misfit(tensor, flags, shape, strides.unwrap_or(&[]))
-            }
-            Self::Tensor { tensor, .. } => {
-                let snapshot = tensor.get().snapshot()?;
-                let (shape, strides) = (snapshot.shape(), snapshot.strides());
-                misfit(snapshot.dl_tensor(), snapshot.meta().flags, shape, strides)
-            }
-        })
+/// Makes a compact copy of `snapshot`, the tensor of `x`, for the reason `why`; `CopyRefused` if `copy=False`.
+fn copied(
+    x: &Bound<'_, PyAny>,
+    asked: &Options,
+    snapshot: &Snapshot,
+    on: On,
+    target: &Target<'_>,
+    why: &str,
+) -> PyResult<Snapshot> {
+    let py = x.py();
+    let reason = format!("{} {why}", target.name());
+    if asked.copy == Some(false) {
+        let is_told = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) && why.contains("read-only");
+        let share = match is_told {
+            true => "share_readonly=True to share it all the same (a memmap: mode='c'), or ",
+            false => "",
+        };
+        let message = format!("copy=False, but {reason}; pass {share}copy=True for a compact copy");
+        return Err(copy_refused(py, message));
     }
-
-    /// Makes a compact copy of `snapshot`, the tensor of `x`, for the reason `why`; `CopyRefused` if `copy=False`.
-    fn copied<'py>(
-        x: &Bound<'py, PyAny>,
-        asked: &Options,
-        snapshot: &Snapshot,
-        on: On,
-        target: &Target<'_>,
-        why: &str,
-    ) -> PyResult<Input<'py>> {
-        let py = x.py();
-        let reason = format!("{} {why}", target.name());
-        if asked.copy == Some(false) {
-            let is_told = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) && why.contains("read-only");
-            let share = match is_told {
-                true => "share_readonly=True to share it all the same (a memmap: mode='c'), or ",
-                false => "",
-            };
-            let message =
-                format!("copy=False, but {reason}; pass {share}copy=True for a compact copy");
-            return Err(copy_refused(py, message));
+    let here = snapshot.meta().device;
+    let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
+        if is_urgent(py, &error) {
+            return error;
         }
-        let here = snapshot.meta().device;
-        let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
-            if is_urgent(py, &error) {
-                return error;
-            }
-            let message = format!("{reason}: {error}");
-            caused(py, PyBufferError::new_err(message), error)
-        })?;
-        log(x, copied.nbytes(), &reason)?;
-        Input::holding(py, copied, true)
-    }
+        let message = format!("{reason}: {error}");
+        caused(py, PyBufferError::new_err(message), error)
+    })?;
+    log(x, copied.nbytes(), &reason)?;
+    Ok(copied)
 }
 
 /// Notes a copy of `x` in the log `dlx`, at DEBUG. Nobody listens before `logging` is imported.
 pub(super) fn log(x: &Bound<'_, PyAny>, nbytes: i64, why: &str) -> PyResult<()> {
-    const DEBUG: u8 = 10;
-    static LOGGER: Once<Py<PyAny>> = Once::new();
-    let py = x.py();
-    let Some(logging) = loaded(intern!(py, "logging"))? else {
-        return Ok(());
-    };
-    let logger = LOGGER.get_or_try_init(py, || {
+    if let Some(logging) = loaded(intern!(x.py(), "logging"))? {
         let logger = logging.call_method1("getLogger", ("dlx",))?;
-        Ok::<_, PyErr>(logger.unbind())
-    })?;
-    let logger = logger.bind(py);
-    let is_enabled = logger.call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?;
-    if is_enabled.is_truthy()? {
         let from = type_name(&x.get_type());
         let text = "%d bytes of %s are copied: %s";
-        logger.call_method1(intern!(py, "debug"), (text, nbytes, from, why))?;
+        logger.call_method1("debug", (text, nbytes, from, why))?;
     }
     Ok(())
 }
 
-/// Imports `x`, of which `source` was made, through the importer of the target's library.
+/// Imports `tensor`, which was made of `x`, through the importer of the target's library.
 pub(super) fn to_function<'py>(
     x: &Bound<'py, PyAny>,
-    source: Input<'py>,
+    mut tensor: Bound<'py, Tensor>,
     target: &Target<'py>,
     importer: &Importer,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = target.class.py();
     let function = importer.function.bind(py);
-    let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(snapshot.dl_tensor()) {
-        let copied = Input::copied(x, asked, &snapshot, On::Current, target, MISALIGNED)?;
-        tensor = copied.into_tensor(py)?;
-        snapshot = tensor.get().snapshot()?.clone();
+        snapshot = copied(x, asked, &snapshot, On::Current, target, MISALIGNED)?;
+        tensor = Tensor::new(py, snapshot.clone())?;
     }
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     // Without elements there is nothing to write, so the flag does not matter.
@@ -327,8 +301,8 @@ pub(super) fn to_function<'py>(
         _ => None,
     };
     if let Some(why) = why {
-        let copied = Input::copied(x, asked, &snapshot, On::Current, target, &why)?;
-        made = call_with(function, &[copied.into_tensor(py)?.as_any()]);
+        let copied = copied(x, asked, &snapshot, On::Current, target, &why)?;
+        made = call_with(function, &[Tensor::new(py, copied)?.as_any()]);
     }
     let made = given.accepted(made, target)?;
     given.check_dtype(&made, importer, target)?;

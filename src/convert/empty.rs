@@ -92,7 +92,7 @@ pub(crate) fn empty<'py>(
             Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), wanted)?,
             _ => {
                 let tensor = Tensor::new(py, by_driver::empty(wanted)?)?;
-                as_asked(tensor.as_any(), target.class.as_any(), &Options::NOTHING)?
+                as_asked(tensor.as_any(), target.class.as_any(), &Options::default())?
             }
         },
     };
@@ -151,11 +151,9 @@ fn of_table<'py>(
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     // The usual shape; an int is tried first otherwise, and its error costs more than the tensor.
     if let Ok(shape) = shape.cast_exact::<PyTuple>() {
-        let mut extents = Vec::with_capacity(shape.len());
-        let usual =
-            |extent: &Bound<'_, PyAny>| extent.cast_exact::<PyInt>().ok()?.extract::<i64>().ok();
-        extents.extend(shape.iter_borrowed().map_while(|extent| usual(&extent)));
-        if extents.len() == shape.len() {
+        let usual = |extent: &Bound<'_, PyAny>| extent.cast_exact::<PyInt>().ok()?.extract().ok();
+        let extents: Option<Vec<_>> = shape.iter_borrowed().map(|extent| usual(&extent)).collect();
+        if let Some(extents) = extents {
             return Ok(extents);
         }
     }

@@ -12,7 +12,7 @@ use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
 use crate::convert::deliver;
-use crate::convert::source::{Input, Options, Taker};
+use crate::convert::source::{Options, noted, tensor_of};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
@@ -23,7 +23,6 @@ use crate::exchange::slot::{inner_of, is_mixin};
 use crate::import::ladder::{from_dlpack, is_accepted};
 use crate::stream;
 use crate::tensor::object::Tensor;
-use crate::tensor::trace;
 use crate::types::device::Device;
 use crate::types::error::{Shown, caused};
 
@@ -100,7 +99,7 @@ impl OfTwo for Fast {
         to: &Bound<'py, PyAny>,
         _: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        as_asked(x, to, &Options::NOTHING)
+        as_asked(x, to, &Options::default())
     }
 }
 
@@ -131,10 +130,9 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
-        Some(detach) => detach.call0().map_err(|error| {
-            let kind = torch::kind(&inner.get_type()).unwrap_or(None);
-            torch::explain(kind.is_some(), &inner, error)
-        }),
+        Some(detach) => detach
+            .call0()
+            .map_err(|error| torch::explain(&inner, error)),
         None => Ok(x.clone()),
     }
 }
@@ -207,8 +205,7 @@ fn make<'py>(
                 ..Request::NOTHING
             };
             let made = Tensor::holding(py, from_dlpack(x, &request)?)?;
-            trace::begun(made.as_any(), c"convert", Some(x), Some(class));
-            Ok(made.into_any())
+            Ok(noted(made, x, class).into_any())
         }
         Via::Numpy => {
             let array = deliver::to_numpy(x, class.as_any(), asked)?;
@@ -232,8 +229,7 @@ fn make<'py>(
             } else {
                 like.as_ref()
             };
-            let tensor = Tensor::holding(py, snapshot)?;
-            trace::begun(tensor.as_any(), c"convert", Some(x), Some(class));
+            let tensor = noted(Tensor::holding(py, snapshot)?, x, class);
             mixin::make_like(class, like, &tensor)
         }
         Via::Table(table) => {
@@ -243,23 +239,18 @@ fn make<'py>(
             {
                 return Ok(made);
             }
-            let source = Input::of(x, asked, |device| table.stream_of(py, device), Taker::Table)?;
-            let source = source.noted(x, class.as_any())?;
-            deliver::to_table(x, source, target, table, asked)
+            let (tensor, fresh) = tensor_of(x, asked, |device| table.stream_of(py, device))?;
+            let tensor = noted(tensor, x, class);
+            deliver::to_table(x, (tensor, fresh), target, table, asked)
         }
         Via::Function(found) => {
             let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
-            let source = match fast.flatten() {
-                Some(snapshot) => Input::holding(py, snapshot, true)?,
-                None => Input::of(
-                    x,
-                    asked,
-                    |device| stream::current(py, device),
-                    Taker::Function,
-                )?,
+            let tensor = match fast.flatten() {
+                Some(snapshot) => Tensor::new(py, snapshot)?,
+                None => tensor_of(x, asked, |device| stream::current(py, device))?.0,
             };
-            let source = source.noted(x, class.as_any())?;
-            let made = deliver::to_function(x, source, target, found, asked)?;
+            let tensor = noted(tensor, x, class);
+            let made = deliver::to_function(x, tensor, target, found, asked)?;
             if is_one && asked.device.is_none() && jax::is_array(x)? {
                 jax::beside(made, x)
             } else {

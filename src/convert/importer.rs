@@ -67,13 +67,7 @@ impl Importer {
             return Ok(known);
         }
         let py = class.py();
-        // A class without the method is the most common; asking it by `getattr` would make an exception.
-        let question = if lacks(class, &[intern!(py, "from_dlpack")]) {
-            "importing_by_package"
-        } else {
-            "importing"
-        };
-        let found = python(py, "dlx._libraries.importers", question, (class,))?;
+        let found = python(py, "dlx._libraries.importers", "importing", (class,))?;
         let found: Arc<Self> = Arc::new(found.extract()?);
         if found.lasts != "once" {
             IMPORTERS.add(class, found.clone());
@@ -95,14 +89,13 @@ impl Importer {
         Ok(now.is_some_and(|now| now.is(&self.function)))
     }
 
-    /// Whether an import of `made` shows its own memory. Of a class that a program derives, nothing is known.
+    /// Whether an import of `made` shows its own memory.
     pub(super) fn shows_memory(
         &self,
         made: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
     ) -> PyResult<bool> {
         let own = made.get_type();
-        let is_listed = self.shows_memory && self.lasts != "once";
-        Ok(is_listed && (own.is(class) || tensorflow::is_eager_class(&own)?))
+        Ok(self.shows_memory && (own.is(class) || tensorflow::is_eager_class(&own)?))
     }
 }

@@ -72,41 +72,41 @@ impl Given {
             return Ok(());
         }
         let py = made.py();
-        // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
-        let found = self.named(made, importer.namespace.bind(py));
-        let found = found.or_else(|error| match is_urgent(py, &error) {
-            true => Err(error),
-            false => seen(made).map(|snapshot| snapshot.meta().dtype),
-        });
-        match found {
-            Err(error) if is_urgent(py, &error) => Err(error),
-            Ok(found) if found != self.dtype => {
-                let hints = ["", ", or call jax.config.update('jax_enable_x64', True)"];
-                let hint = hints[usize::from(jax::is_array(made)?)];
-                let (name, given, found) =
-                    (target.name(), dtype::name(self.dtype), dtype::name(found));
-                Err(PyBufferError::new_err(format!(
-                    "{name} would import {given} as {found}; cast it to {found} first if its numbers fit, or pass \
-                     dtype={{'{given}': '{found}'}} to dlx.convert{hint}"
-                )))
-            }
-            _ => Ok(()),
-        }
+        let found = match self.named(made, importer.namespace.bind(py)) {
+            Err(error) if is_urgent(py, &error) => return Err(error),
+            Ok(Some(found)) => Some(found),
+            // It names none that dlx can read; its export has one.
+            _ => seen(made)?.map(|snapshot| snapshot.meta().dtype),
+        };
+        let Some(found) = found.filter(|found| *found != self.dtype) else {
+            return Ok(());
+        };
+        let hints = ["", ", or call jax.config.update('jax_enable_x64', True)"];
+        let hint = hints[usize::from(jax::is_array(made)?)];
+        let (name, given, found) = (target.name(), dtype::name(self.dtype), dtype::name(found));
+        Err(PyBufferError::new_err(format!(
+            "{name} would import {given} as {found}; cast it to {found} first if its numbers fit, or pass \
+             dtype={{'{given}': '{found}'}} to dlx.convert{hint}"
+        )))
     }
 
     /// The dtype that a result names: the given one if the library's own constant of that name is it, any other by what it
     /// prints.
-    fn named(&self, made: &Bound<'_, PyAny>, namespace: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
+    fn named(
+        &self,
+        made: &Bound<'_, PyAny>,
+        namespace: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<DLDataType>> {
         let py = made.py();
         let Some(spec) = attribute(made, intern!(py, "dtype"))? else {
-            return Ok(seen(made)?.meta().dtype);
+            return Ok(None);
         };
         let name = PyString::new(py, &dtype::name(self.dtype).to_string());
         let own = attribute(namespace, &name)?;
         if own.is_some_and(|own| spec.is(&own) || spec.eq(&own).unwrap_or(false)) {
-            return Ok(self.dtype);
+            return Ok(Some(self.dtype));
         }
-        DType::of(&spec)
+        DType::of(&spec).map(Some)
     }
 
     /// Refuses a copy made by the library.
@@ -116,7 +116,7 @@ impl Given {
         target: &Target<'_>,
     ) -> PyResult<()> {
         let py = made.py();
-        let cause = match seen(made) {
+        let cause = match from_dlpack(made, &Request::NOTHING) {
             Ok(snapshot) if snapshot.meta().data.addr() == self.address => return Ok(()),
             Ok(_) => None,
             Err(error) if is_urgent(py, &error) => return Err(error),
@@ -128,18 +128,17 @@ impl Given {
     }
 }
 
-/// Imports the result, to look at it.
-fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    from_dlpack(made, &Request::NOTHING)
+/// What the result exports, to look at it; `None` if it exports nothing.
+fn seen(made: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+    match from_dlpack(made, &Request::NOTHING) {
+        Err(error) if !is_urgent(made.py(), &error) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// Whether the result reports itself read-only; not if it says nothing.
 pub(super) fn is_readonly(made: &Bound<'_, PyAny>) -> PyResult<bool> {
-    match seen(made) {
-        Ok(snapshot) => Ok(snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)),
-        Err(error) if is_urgent(made.py(), &error) => Err(error),
-        Err(_) => Ok(false),
-    }
+    Ok(seen(made)?.is_some_and(|result| result.has(DLPACK_FLAG_BITMASK_READ_ONLY)))
 }
 
 /// Whether nothing that is written to the result reaches `source`: it reports itself read-only, or the importer shows
@@ -149,12 +148,11 @@ pub(super) fn is_protected(
     source: &Snapshot,
     (importer, class): (&Importer, &Bound<'_, PyType>),
 ) -> PyResult<bool> {
-    match seen(made) {
-        Ok(result) if result.has(DLPACK_FLAG_BITMASK_READ_ONLY) => Ok(true),
-        Ok(result) => Ok(importer.shows_memory(made, class)? && are_apart(&result, source)?),
-        Err(error) if is_urgent(made.py(), &error) => Err(error),
-        Err(_) => Ok(false),
-    }
+    let Some(result) = seen(made)? else {
+        return Ok(false);
+    };
+    Ok(result.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+        || importer.shows_memory(made, class)? && are_apart(&result, source)?)
 }
 
 /// Whether a library refuses a tensor by this exception.

@@ -9,16 +9,15 @@ use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
-use crate::copy::request::{Asked, Request, finish};
+use crate::copy::request::{Request, finish};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::once::intern;
 use crate::exchange::slot::names_devices;
 use crate::import::hint::no_protocol;
-use crate::import::protocol::{self, device_of, from_protocol};
+use crate::import::protocol::{self, Whose, device_of, from_protocol};
 use crate::stream;
-use crate::stream::usage::{Ready, Release};
-use crate::tensor::capsule;
+use crate::stream::usage::Ready;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Aliases, Snapshot};
 use crate::types::device;
@@ -203,7 +202,8 @@ fn asked(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let kind = torch::kind(&exporter.get_type())?;
-    let found = from_protocol(exporter, kind, request)?;
+    let whose = kind.map_or(Whose::Unknown, Whose::Torch);
+    let found = from_protocol(exporter, &whose, request)?;
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
     let (was, is) = (snapshot.meta(), found.meta());
     let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
@@ -246,36 +246,6 @@ fn readdressed(
     }
     request.wanted(there)?;
     finish(py, snapshot.on(there)?, request)
-}
-
-/// `snapshot` for an export with these keywords of `__dlpack__`, if `dl_device` is one of its aliases.
-pub(crate) fn export(
-    py: Python<'_>,
-    snapshot: &Snapshot,
-    stream: Option<&Bound<'_, PyAny>>,
-    dl_device: Option<(i64, i64)>,
-    copy: Option<bool>,
-) -> PyResult<Option<Snapshot>> {
-    let is_asked = |device: &&DLDevice| {
-        dl_device == Some((device.device_type.0.into(), device.device_id.into()))
-    };
-    let Some(&there) = of_snapshot(snapshot).iter().find(is_asked) else {
-        return Ok(None);
-    };
-    let asked = stream.map(Asked::by_argument);
-    let request = Request {
-        device: Some(there),
-        copy,
-        stream: asked.as_ref(),
-        release: Release::None,
-    };
-    let snapshot = again(py, snapshot, &request)?;
-    if let Some(snapshot) = &snapshot
-        && !oneapi::is_queue(stream, there)
-    {
-        capsule::order_for_export(stream, snapshot)?;
-    }
-    Ok(snapshot)
 }
 
 /// The result of `__dlpack_device_aliases__`: pairs like that of `__dlpack_device__`.

@@ -48,8 +48,6 @@ struct Known {
     way: Way,
     /// The type as it was when this was found.
     version: Version,
-    /// Where an object of the type may decide otherwise, if it can.
-    own: Option<torch::Own>,
 }
 
 impl Known {
@@ -103,8 +101,12 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let known = CACHE.get(x.get_type_ptr())?;
-    let is_still =
-        known.version.holds(x.get_type_ptr()) && known.own.is_none_or(|own| own.is_absent(x));
+    let is_still = known.version.holds(x.get_type_ptr())
+        && match &known.way {
+            // An object of torch's may decide otherwise.
+            Way::Table(_, Some(guards)) => guards.own.is_absent(x),
+            _ => true,
+        };
     if is_still {
         Some(&known.way)
     } else {
@@ -159,20 +161,11 @@ fn own<'a>(x: &Bound<'_, PyAny>, way: &'a Way) -> PyResult<&'a Way> {
     })
 }
 
-/// How to import `x`.
-///
-/// # Errors
-///
-/// Exceptions of metaclasses; `BufferError` for masked arrays.
-pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
-    way_in(&mut None, x).copied()
-}
-
 /// How to import `x`, by reference: into the cache, or into `room` for a type that is not cached.
 ///
 /// # Errors
 ///
-/// As for [`way`].
+/// Exceptions of metaclasses; `BufferError` for masked arrays.
 #[inline(always)]
 pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
     match remembered(x) {
@@ -218,7 +211,8 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Option<Way>> {
         Some(way) => own(x, &way).copied().map(Some),
         None if numpy::is_native(x)? => {
             if is_static(&class) {
-                remember(&class, Version::fixed(), Way::Numpy);
+                let (version, way) = (Version::fixed(), Way::Numpy);
+                CACHE.add(&class, Known { way, version });
             }
             Ok(Some(Way::Numpy))
         }
@@ -230,7 +224,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Option<Way>> {
 ///
 /// # Errors
 ///
-/// As for [`way`].
+/// As for [`way_in`].
 pub(crate) fn table_of(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     Ok(match of_class(class)? {
         Some(Way::Table(table, _)) => Some(table),
@@ -257,45 +251,28 @@ fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     if let Some(way) = found {
         let stays = match way {
             // A subclass of torch's tensor may be freed.
-            Way::Protocol(whose) => whose.torch().is_none(),
+            Way::Protocol(Whose::Torch(_)) => false,
             Way::Table(_, guards) => guards.is_some() || is_static(class),
             _ => true,
         };
         if stays {
-            remember(class, version, way);
+            CACHE.add(class, Known { way, version });
         }
     }
     Ok(found)
 }
 
-fn remember(class: &Bound<'_, PyType>, version: Version, way: Way) {
-    let own = match &way {
-        Way::Table(_, Some(guards)) => Some(guards.own),
-        _ => None,
-    };
-    CACHE.add(class, Known { way, version, own });
-}
-
-/// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of
-/// the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
-/// than the export.
+/// Whether objects of `class` certainly name no other object (rung 2) and need no check: they have no attributes but those
+/// of the class, which does not change.
 #[cold]
-fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
+fn has_protocol_alone(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let (py, own) = (class.py(), class.as_type_ptr());
-    if tensorflow::is_eager_class(class)? {
-        return Ok(Some(Whose::Unknown));
-    }
-    let is_it = is_static(class)
+    Ok(is_static(class)
         && is_in_type(own, intern!(py, "__dlpack__")) == Some(true)
         && is_in_type(own, intern!(py, "__dlpack_c_exchange_api__")) == Some(false)
-        && looks_up_by_type(class)?;
-    let is_checked = !tensorflow::is_foreign(py, own) || !pyarrow::is_foreign(py, own);
-    let whose = if is_checked {
-        Whose::Unknown
-    } else {
-        Whose::Other
-    };
-    Ok(is_it.then_some(whose))
+        && looks_up_by_type(class)?
+        && tensorflow::is_foreign(py, own)
+        && pyarrow::is_foreign(py, own))
 }
 
 /// What the class alone decides.
@@ -322,6 +299,9 @@ fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
         (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => {
             Some(Way::Jax)
         }
-        (None, None) => names_no_other(class)?.map(Way::Protocol),
+        // To ask their `__getattr__` for another object, which they do not name, takes longer than the export.
+        (None, None) if tensorflow::is_eager_class(class)? => Some(Way::Protocol(Whose::Unknown)),
+        (None, None) if has_protocol_alone(class)? => Some(Way::Protocol(Whose::Other)),
+        (None, None) => None,
     })
 }

@@ -50,13 +50,12 @@ pub(crate) fn managed_tensor(
     }
 }
 
-/// Exports `x`, which is not to be moved or copied, for dlx's own use; `None` if it takes an import. Only where the
-/// capsule may come `first`, `__dlpack__` is called before `__dlpack_device__`. The caller is attached through PyO3.
+/// Exports `x`, which is not to be moved or copied, for NumPy; `None` if it takes an import. NumPy takes only CPU memory,
+/// so `__dlpack__` is called before `__dlpack_device__`. The caller is attached through PyO3.
 #[inline(always)]
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     consumer: &dyn Consumer,
-    first: bool,
 ) -> PyResult<Option<Exported>> {
     let mut room = None;
     match cache::way_in(&mut room, x)? {
@@ -64,7 +63,7 @@ pub(crate) fn fast_export(
         Way::Table(table, Some(guards)) => {
             Ok(table::fast_on_cpu(x, table, guards)?.map(Exported::Snapshot))
         }
-        way => fast_export_by_way(x, way, consumer, first),
+        way => fast_export_by_way(x, way, consumer),
     }
 }
 
@@ -74,7 +73,6 @@ fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
     consumer: &dyn Consumer,
-    first: bool,
 ) -> PyResult<Option<Exported>> {
     let whose = match way {
         Way::Table(table, guards) => {
@@ -82,19 +80,18 @@ fn fast_export_by_way(
             return Ok(Some(Exported::Managed(managed)));
         }
         Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
+        Way::Protocol(Whose::Torch(_)) | Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
         Way::Protocol(whose) => whose,
         Way::Jax => match jax::snapshot(x)? {
             Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
             None => &Whose::Unknown,
         },
         Way::Undecided => &Whose::Unknown,
-        Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
     };
-    if !first || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
+    if matches!(way, Way::Undecided) && forwarded(x)?.is_some() {
         return Ok(None);
     }
     protocol::fast_export(x, whose)
-        .map_err(|error| torch::explain(whose.torch().is_some(), x, error))
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
@@ -132,7 +129,7 @@ fn from_table(
                 if error.is_instance_of::<PyBufferError>(py) {
                     from_protocol(x, consumer)
                 } else {
-                    Err(torch::explain(guards.is_some(), x, error))
+                    Err(torch::explain(x, error))
                 }
             });
         }
@@ -145,8 +142,7 @@ fn from_table(
         let device = meta.device;
         return Ok((managed, work_stream(table, device)));
     }
-    let managed = Snapshot::conforming(managed)
-        .map_err(|error| torch::explain(guards.is_some(), x, error.into()))?;
+    let managed = Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?;
     let tensor = managed.read()?.0;
     if let Some(guards) = guards {
         guards.check(x, tensor.dtype, tensor.data)?;

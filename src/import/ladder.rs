@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
-use crate::adapters::{self, array_method, jax, numpy, torch};
+use crate::adapters::{self, array_method, jax, numpy};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::cpython::once::intern;
@@ -61,13 +61,13 @@ fn step<'py>(
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::import(x, table.export(x, true), *table, *kind, request),
-        Way::Protocol(Whose::Torch(kind)) => without_table(x, Some(*kind), request),
+        Way::Protocol(whose) => without_table(x, whose, request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
         Way::Column => by_another(x, request, adapters::of_column(x, request)),
-        way @ (Way::Undecided | Way::Jax | Way::Protocol(_)) => {
+        way @ (Way::Undecided | Way::Jax) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
                 && request.is_nothing()
@@ -80,7 +80,7 @@ fn step<'py>(
             {
                 return Ok(Rung::Next(inner, None));
             }
-            without_table(x, None, request)
+            without_table(x, &Whose::Unknown, request)
         }
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
@@ -125,10 +125,10 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
 /// Rungs 4 and 5: `__dlpack__`, else a protocol other than DLPack.
 fn without_table(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    if let Some(snapshot) = from_protocol(x, kind, request)? {
+    if let Some(snapshot) = from_protocol(x, whose, request)? {
         return Ok(snapshot);
     }
     by_another(x, request, adapters::snapshot(x, request))
@@ -157,7 +157,7 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
-    Ok(cache::way(&inner)?.leads().then_some(inner))
+    Ok(cache::way_in(&mut None, &inner)?.leads().then_some(inner))
 }
 
 /// Rung 3: reads a NumPy array from its struct, and moves it if another device is requested.
@@ -183,7 +183,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 
 /// Whether `from_dlpack` accepts objects like `x`; the import itself may still fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(cache::way(x)?.leads()
+    Ok(cache::way_in(&mut None, x)?.leads()
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         // Even of a protocol that fails.

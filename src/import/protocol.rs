@@ -2,19 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-mod fast;
-mod order;
 mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple};
+use pyo3::types::PyInt;
 
-pub(crate) use self::fast::fast_export;
-use self::fast::on_cpu;
-use self::order::{Order, of_request};
-use self::question::{Question, failed};
+use self::question::{Order, Question, failed, of_request};
 use crate::abi::*;
 use crate::adapters::torch::TorchClass;
 use crate::adapters::{self, arrow, jax, oneapi, pyarrow, tensorflow, torch};
@@ -24,9 +19,9 @@ use crate::copy::request::{Asked, Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
 use crate::cpython::once::intern;
 use crate::import::hint::{self, no_protocol};
-use crate::stream;
 use crate::stream::usage::Release;
-use crate::tensor::capsule;
+use crate::stream::{self, Wanted};
+use crate::tensor::capsule::{self, Exported};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -36,16 +31,13 @@ use crate::types::error::{Shown, caused, type_name};
 /// method.
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    let may_copy = match request.copy {
-        None => request.device.is_some(),
-        Some(copy) => copy,
-    };
+    let may_copy = request.copy.unwrap_or(request.device.is_some());
     let there = request.device.unwrap_or(device::CPU);
-    let error = match ask(x, kind, request) {
+    let error = match ask(x, whose, request) {
         Err(error) if may_copy && is_refusal(py, &error, there) => error,
         answer => return answer,
     };
@@ -72,7 +64,7 @@ pub(crate) fn from_protocol(
         release: Release::None,
         ..Request::NOTHING
     };
-    let Some(source) = ask(x, kind, &as_it_is)? else {
+    let Some(source) = ask(x, whose, &as_it_is)? else {
         return Err(error);
     };
     Ok(Some(by_driver::copied(py, &source, there, on)?))
@@ -81,23 +73,21 @@ pub(crate) fn from_protocol(
 /// Calls `__dlpack__` with `max_version=(1, 3)`, and with a device, a copy or a stream where needed.
 pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let is_tensorflow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
-    ask_checked(x, kind, is_tensorflow, request)
-        .map_err(|error| torch::explain(kind.is_some(), x, error))
+    ask_unexplained(x, whose, request).map_err(|error| torch::explain(x, error))
 }
 
-/// As [`ask`], for an object that has passed the checks.
+/// As [`ask`], but with torch's own errors.
 #[inline(always)]
-fn ask_checked(
+fn ask_unexplained(
     x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
-    is_tensorflow: bool,
+    whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
+    let is_tensorflow = whose.check(x)?;
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
@@ -113,15 +103,14 @@ fn ask_checked(
                 && error.is_instance_of::<PyException>(py) =>
         {
             let snapshot = on_cpu(x, is_tensorflow)?.ok_or(error)?;
-            check_memory(x, kind, &snapshot)?;
+            check_memory(x, whose, &snapshot)?;
             return Ok(Some(snapshot));
         }
         Err(error) => return Err(error),
     };
     let there = request.device.unwrap_or(here);
-    let queue = oneapi::queue(x, request.argument(), there)?;
-    let (stream, order) = match queue {
-        Some(_) => (None, Order::Ready(None)),
+    let (stream, order) = match oneapi::queue(x, request.argument(), there)? {
+        Some(queue) => (Some(queue.clone()), Order::Ready(None)),
         None => of_request(x, request, here, there)?,
     };
     // Memory that both sides can read is not moved; waiting for it suffices.
@@ -133,7 +122,6 @@ fn ask_checked(
     let wanted = if on_host.is_some() { here } else { there };
     let asked = Question {
         stream,
-        queue,
         device: (here != wanted).then_some(wanted),
         // Where dlx can copy itself, it does not ask the producer to.
         copy: request
@@ -145,10 +133,13 @@ fn ask_checked(
         Err(error) => return unless_absent(x, asked.explain(py, error, here)),
     };
     // Only now: the export itself may have queued work on the stream.
-    let usage = order.usage(request)?;
+    let usage = match order {
+        Order::Ready(usage) => usage,
+        Order::Point(producer) => Some(request.order(Wanted::Unset, producer)?),
+    };
     let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
-        check_memory(x, kind, &snapshot)?;
+        check_memory(x, whose, &snapshot)?;
     }
     let found = snapshot.meta().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
@@ -170,8 +161,9 @@ fn ask_checked(
     // subclass may share memory between devices.
     let is_moved = asked.device.is_some()
         && stream::has_streams(here) != stream::has_streams(there)
-        && matches!(kind, Some(TorchClass::Plain(_)));
-    let snapshot = if is_moved || kind.is_some() && asked.copy == Some(true) {
+        && matches!(whose, Whose::Torch(TorchClass::Plain(_)));
+    let is_copied = matches!(whose, Whose::Torch(_)) && asked.copy == Some(true);
+    let snapshot = if is_moved || is_copied {
         snapshot.copied()?
     } else {
         snapshot
@@ -180,6 +172,43 @@ fn ask_checked(
         Some(true) => Ok(Some(snapshot)),
         _ => finish(py, snapshot, request).map(Some),
     }
+}
+
+/// Exports `x`, which cannot say where it is; `None` if that fails or the tensor is not on the CPU.
+///
+/// # Errors
+///
+/// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
+fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
+    match question::fast(x).and_then(|capsule| capsule::import(&capsule, None)) {
+        Ok(snapshot) if snapshot.meta().device == device::CPU => {
+            protected(x, is_tensorflow, snapshot).map(Some)
+        }
+        Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
+        _ => Ok(None),
+    }
+}
+
+/// The tensor of `x`, which is not torch's, for NumPy: of memory on the CPU the capsule alone tells everything, as NumPy
+/// itself knows. `None` if `x` has no such method.
+///
+/// # Errors
+///
+/// The exceptions of `__dlpack__`.
+pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Exported>> {
+    let is_tensorflow = whose.check(x)?;
+    if !has(x, intern!(x.py(), "__dlpack__"))? {
+        return Ok(None);
+    }
+    let capsule = match question::fast(x) {
+        Ok(capsule) => capsule,
+        Err(error) => return unless_absent(x, error),
+    };
+    let Some(managed) = capsule::take(&capsule) else {
+        let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
+        return Ok(Some(Exported::Snapshot(snapshot)));
+    };
+    Ok(Some(Exported::Managed(Snapshot::conforming(managed)?)))
 }
 
 /// The library of an object, which decides what dlx checks before it calls `__dlpack__`.
@@ -193,6 +222,13 @@ pub(crate) enum Whose {
 }
 
 impl Whose {
+    /// Of an object whose type has a table: torch's if it has these guards.
+    pub(super) fn of_table(guards: Option<torch::Guards>) -> Self {
+        guards.map_or(Self::Unknown, |guards| {
+            Self::Torch(TorchClass::Plain(guards))
+        })
+    }
+
     /// Checks `x` as its library needs it; whether `x` is a tensor of TensorFlow's.
     #[inline(always)]
     fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -200,13 +236,6 @@ impl Whose {
             Self::Unknown => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
             Self::Other => Ok(false),
             Self::Torch(kind) => kind.check_protocol(x).map(|()| false),
-        }
-    }
-
-    pub(crate) fn torch(&self) -> Option<&TorchClass> {
-        match self {
-            Self::Torch(kind) => Some(kind),
-            _ => None,
         }
     }
 }
@@ -237,12 +266,8 @@ fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> P
 }
 
 /// Refuses a torch export whose memory is not that of `x`.
-fn check_memory(
-    x: &Bound<'_, PyAny>,
-    kind: Option<TorchClass>,
-    snapshot: &Snapshot,
-) -> PyResult<()> {
-    let Some(kind) = kind else {
+fn check_memory(x: &Bound<'_, PyAny>, whose: &Whose, snapshot: &Snapshot) -> PyResult<()> {
+    let Whose::Torch(kind) = whose else {
         return Ok(());
     };
     let meta = snapshot.meta();
@@ -277,10 +302,7 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
 /// As [`fn@device`], for an object that has passed the checks.
 fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
-    let answer = answer(x, name).map_err(|error| {
-        let kind = torch::kind(&x.get_type()).unwrap_or(None);
-        torch::explain(kind.is_some(), x, failed(x, error))
-    })?;
+    let answer = answer(x, name).map_err(|error| torch::explain(x, failed(x, error)))?;
     answer
         .map(|answer| device_of(x, "__dlpack_device__", &answer))
         .transpose()
@@ -292,11 +314,8 @@ pub(crate) fn device_of(
     name: &str,
     answer: &Bound<'_, PyAny>,
 ) -> PyResult<DLDevice> {
-    let pair: PyResult<(i32, Option<i32>)> = answer
-        .cast::<PyTuple>()
-        .map_err(PyErr::from)
-        .and_then(|pair| pair.extract());
-    let numbered = pair.ok().and_then(|(device_type, device_id)| {
+    let pair: Option<(i32, Option<i32>)> = answer.extract().ok();
+    let numbered = pair.and_then(|(device_type, device_id)| {
         // Paddle reports its CPU with the id None.
         let only = (device_type == kDLCPU.0).then_some(0);
         Some((device_type, device_id.or(only)?))

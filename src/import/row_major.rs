@@ -102,10 +102,6 @@ pub(crate) fn held<'py>(
         }),
     };
     Ok(held.map(|held| Held {
-        found: RowMajor {
-            is_writable: false,
-            ..held.found
-        },
         inner: Some(inner),
         ..held
     }))
@@ -119,23 +115,17 @@ pub(crate) fn held<'py>(
 /// Those of the library, but for `BufferError`.
 #[inline(always)]
 pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    of_row_major(x).or_else(
-        |error| match error.is_instance_of::<PyBufferError>(x.py()) {
-            true => {
-                // `lend` may export it.
-                unseen(error);
-                Ok(None)
-            }
-            false => Err(error),
-        },
-    )
-}
-
-#[inline(always)]
-fn of_row_major(x: &Bound<'_, PyAny>) -> PyResult<Option<RowMajor>> {
-    match cache::table(x) {
+    let found = match cache::table(x) {
         Some((table, guards)) => row_major_of_table(x, table, guards),
         None => row_major_of_other(x),
+    };
+    match found {
+        Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
+            // `lend` may export it.
+            unseen(error);
+            Ok(None)
+        }
+        found => found,
     }
 }
 
@@ -171,7 +161,7 @@ fn row_major_of_table(
 ) -> PyResult<Option<RowMajor>> {
     let mut room = MaybeUninit::uninit();
     let view = table.view(x, &mut room);
-    let view = view.map_err(|error| torch::explain(guards.is_some(), x, error))?;
+    let view = view.map_err(|error| torch::explain(x, error))?;
     let Some((meta, last)) = view.and_then(|view| view.row_major()) else {
         return Ok(None);
     };

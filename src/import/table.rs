@@ -11,11 +11,11 @@ use crate::copy::by_driver;
 use crate::copy::request::{Request, again, finish, is_refusal, refused_by_both};
 use crate::exchange::Table;
 use crate::import::aliases;
-use crate::import::protocol::{ask, from_protocol};
+use crate::import::protocol::{Whose, ask, from_protocol};
 use crate::stream::namer::TENSORS;
 use crate::stream::streams::Streams;
 use crate::stream::usage::{Library, Producer, Release};
-use crate::stream::{self, Namer, Stream, Wanted, WorkStream};
+use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -39,7 +39,7 @@ pub(crate) fn fast<const ASKED: bool>(
                 if !ASKED
                     && (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU) =>
             {
-                by_rules(x, managed, None)
+                by_rules(x, managed)
             }
             export => slow(x, export, table, guards, request),
         },
@@ -117,30 +117,24 @@ pub(super) fn import(
         Err(error) => return refused(x, guards, request, error),
     };
     let here = managed.read()?.0.device;
-    let is_asked_nothing = here == device::CPU && request.is_nothing();
-    let moves = request.moves(here);
-    let streams = if is_asked_nothing || !stream::has_streams(here) {
-        Streams::None
-    } else {
-        order(table, here, request, moves, x.py())?
+    let streams = match stream::has_streams(here) {
+        true => order(table, here, request, x.py())?,
+        false => Streams::None,
     };
-    let is_ordered = !streams.are_none();
     let snapshot = match &guards {
-        None => by_rules(x, managed, None)?.on_streams(streams),
+        None => by_rules(x, managed)?.on_streams(streams),
         Some(guards) => {
             let snapshot = match Snapshot::import_fast(managed, here) {
                 Ok((snapshot, _)) => snapshot,
-                Err(managed) => by_rules(x, managed, Some(guards))?,
+                Err(managed) => by_rules(x, managed)?,
             };
             checked(x, snapshot.on_streams(streams), None, &table, guards)?
         }
     };
-    if is_asked_nothing {
-        Ok(snapshot)
-    } else if moves {
-        moved(x, snapshot, is_ordered, table, guards, request)
+    if request.moves(here) {
+        moved(x, snapshot, table, guards, request)
     } else {
-        stays(x, snapshot, is_ordered, guards, request)
+        stays(x, snapshot, guards, request)
     }
 }
 
@@ -153,9 +147,9 @@ fn refused(
 ) -> PyResult<Snapshot> {
     let py = x.py();
     if !error.is_instance_of::<PyBufferError>(py) {
-        return Err(torch::explain(guards.is_some(), x, error));
+        return Err(torch::explain(x, error));
     }
-    let by_protocol = from_protocol(x, guards.map(torch::TorchClass::Plain), request);
+    let by_protocol = from_protocol(x, &Whose::of_table(guards), request);
     let found = by_protocol.and_then(|found| found.ok_or_else(|| error.clone_ref(py)));
     found.map_err(|other| {
         // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
@@ -170,13 +164,12 @@ fn refused(
 fn moved(
     x: &Bound<'_, PyAny>,
     snapshot: Snapshot,
-    is_ordered: bool,
     table: Table,
     guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let (py, here) = (x.py(), snapshot.meta().device);
-    if is_ordered
+    if snapshot.has_streams()
         && request.copy != Some(false)
         && by_driver::goes_down_in_one_run(&snapshot, request.device)
     {
@@ -185,7 +178,7 @@ fn moved(
     }
     let there = request.device.unwrap_or(here);
     let can = table.work_stream.is_some() || !stream::needs_order(here);
-    match ask(x, guards.map(torch::TorchClass::Plain), request) {
+    match ask(x, &Whose::of_table(guards), request) {
         Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
             Err(error)
         }
@@ -203,12 +196,11 @@ fn moved(
 fn stays(
     x: &Bound<'_, PyAny>,
     snapshot: Snapshot,
-    is_ordered: bool,
     guards: Option<torch::Guards>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
-    let is_ordered = is_ordered
+    let is_ordered = snapshot.has_streams()
         || oneapi::queue(x, request.argument(), here)?.is_none()
             && match request.wanted(here)? {
                 Wanted::NoOrder => !stream::has_streams(here),
@@ -218,7 +210,7 @@ fn stays(
         return finish(x.py(), snapshot, request);
     }
     let what = "order streams without a driver (stream=-1 skips this)";
-    let by_protocol = from_protocol(x, guards.map(torch::TorchClass::Plain), request)?;
+    let by_protocol = from_protocol(x, &Whose::of_table(guards), request)?;
     by_protocol.ok_or_else(|| cannot(here, what))
 }
 
@@ -231,12 +223,8 @@ fn cannot(here: DLDevice, what: &str) -> PyErr {
 }
 
 /// Imports a table's export, checked by the rules of DLPack; deletes one that these refuse.
-fn by_rules(
-    x: &Bound<'_, PyAny>,
-    managed: ManagedVersioned,
-    guards: Option<&torch::Guards>,
-) -> PyResult<Snapshot> {
-    Snapshot::of(managed).map_err(|error| torch::explain(guards.is_some(), x, error.into()))
+fn by_rules(x: &Bound<'_, PyAny>, managed: ManagedVersioned) -> PyResult<Snapshot> {
+    Snapshot::of(managed).map_err(|error| torch::explain(x, error.into()))
 }
 
 /// Checks a snapshot of a torch tensor on the CPU; reads it again if another thread was changing it.
@@ -253,9 +241,7 @@ fn checked(
     if guards.holds(x, &snapshot, last) {
         Ok(snapshot)
     } else {
-        torch::settled(guards, x, || {
-            by_rules(x, table.export(x, true)?, Some(guards))
-        })
+        torch::settled(guards, x, || by_rules(x, table.export(x, true)?))
     }
 }
 
@@ -265,10 +251,9 @@ fn order(
     table: Table,
     here: DLDevice,
     request: &Request<'_, '_>,
-    moves: bool,
     py: Python<'_>,
 ) -> PyResult<Streams> {
-    let wanted = if moves {
+    let wanted = if request.moves(here) {
         // The copy waits for the producer, on whatever stream it runs.
         Wanted::NoOrder
     } else {
@@ -277,7 +262,12 @@ fn order(
     let Some(work_stream) = table.work_stream else {
         return Ok(Streams::None);
     };
-    let producer = producer(work_stream, here, py)?;
+    stream::warn_if_experimental(py, here)?;
+    stream::note(TENSORS, here, Namer::Library(work_stream));
+    let producer = Producer {
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
+    };
     let ordered = match wanted {
         // The library vouches for its own.
         Wanted::Stream(stream) if stream.is(&producer.then) && request.release == Release::Auto => {
@@ -294,14 +284,4 @@ fn order(
         Err(error) if error.is_absent() => Ok(Streams::None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The library of a table, and its current stream.
-fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
-    stream::warn_if_experimental(py, here)?;
-    stream::note(TENSORS, here, Namer::Library(work_stream));
-    Ok(Producer {
-        library: Library::Table(work_stream),
-        then: Stream::of_table(work_stream.get(py, here)?, here),
-    })
 }

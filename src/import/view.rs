@@ -57,7 +57,7 @@ fn from_table(
     guards: Option<&Guards>,
 ) -> PyResult<(DLTensor, Option<WorkStream>)> {
     let mut room = MaybeUninit::uninit();
-    let explain = |error| torch::explain(guards.is_some(), x, error);
+    let explain = |error| torch::explain(x, error);
     let Some(view) = table.view(x, &mut room).map_err(explain)? else {
         return Err(lends_nothing(x));
     };
@@ -151,7 +151,7 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Op
     let (snapshot, last) = match lent {
         Ok(lent) => lent,
         Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => return Ok(None),
-        Err(error) => return Err(torch::explain(true, x, error)),
+        Err(error) => return Err(torch::explain(x, error)),
     };
     let meta = snapshot.meta();
     // First: it may run code that changes the tensor.
@@ -174,7 +174,7 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Op
 /// What the table exports for a kernel.
 #[inline(never)]
 fn exported(x: &Bound<'_, PyAny>, table: &Table, guards: Option<&Guards>) -> PyResult<Snapshot> {
-    let explain = |error| torch::explain(guards.is_some(), x, error);
+    let explain = |error| torch::explain(x, error);
     let managed = table.export(x, false).map_err(explain)?;
     let snapshot = Snapshot::of(managed).map_err(|error| explain(error.into()))?;
     if let Some(guards) = guards {

@@ -32,7 +32,7 @@ class Kind(_core.Kind):
         # Types of other objects are not remembered: they may become tensor types.
         if not _core.is_tensor(x):
             return x
-        self.known.add(type(x), True)
+        self.known.add(type(x), None)
         if isinstance(x, self.to) and not _core.only_exports(x):
             return x
         into = self.to if like is None else like

@@ -307,17 +307,16 @@ def _of_package(cls: type) -> Found | None:
             module = modules.get(row.module)
             if module is None or _found(module, row.attribute) is not base:
                 continue
-            lasts: Lasts
+            lasts: Lasts = "while named" if row.importer is None else "always"
+            shows_memory = row.shows_memory
             if base is not cls:  # one that a program derives may change, or die
-                lasts = "once"
-            else:
-                lasts = "while named" if row.importer is None else "always"
+                lasts, shows_memory = "once", False
             own = row.importer or module.from_dlpack
             # A Python function in its place may do anything.
             keeps = type(own).__name__ == "cython_function_or_method" and (
                 own.__module__ == row.keeps
             )
-            return Found(own, module, row.shows_memory, keeps, lasts)
+            return Found(own, module, shows_memory, keeps, lasts)
     package: Any = getattr(cls, "__module__", None)
     while isinstance(package, str) and package:
         module = modules.get(package)
@@ -356,11 +355,6 @@ def importing(cls: type) -> Found:
             return Found(own)
         shows = getattr(modules.get("pyarrow"), name, None) is cls
         return Found(own, shows_memory=shows, lasts="always")
-    return importing_by_package(cls)
-
-
-def importing_by_package(cls: type) -> Found:
-    """Find the importer of ``cls``, which has none of its own."""
     found = _of_package(cls)
     if found is None:
         raise TypeError(

@@ -7,18 +7,18 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
-use super::TORCH;
+use super::{TORCH, is_tensor};
 use crate::cpython::modules::python;
 use crate::types::error::{caused, first_line};
 
-/// Explains `error`, which torch or a check raised for `tensor`, if that `is_torch`'s: what it is and what to call (R60).
+/// Explains `error`, which torch or a check raised for `tensor`, if that is torch's: what it is and what to call (R60).
 #[cold]
 #[inline(never)]
-pub(crate) fn explain(is_torch: bool, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    if !is_torch {
-        return error;
-    }
+pub(crate) fn explain(tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     Python::attach(|py| {
+        if !is_tensor(tensor).unwrap_or(false) {
+            return error;
+        }
         let is_buffer_error = error.is_instance_of::<PyBufferError>(py);
         // Its subclasses report other failures, such as running out of memory.
         let class = error.get_type(py);

@@ -6,9 +6,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::DLDevice;
+use crate::adapters::oneapi;
 use crate::copy::by_driver;
-use crate::copy::request::{self, Request};
+use crate::copy::request::{self, Asked, Request};
 use crate::import::aliases;
+use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::types::device;
@@ -45,14 +47,24 @@ pub(super) fn capsule<'py>(
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let (py, snapshot) = (slf.py(), slf.get().snapshot()?);
-    if let Some(snapshot) = aliases::export(py, snapshot, stream, dl_device, copy)? {
-        return capsule::of(py, &snapshot, max_version, true);
-    }
     let here = snapshot.meta().device;
     let there = match dl_device {
         Some(pair) => device::of_pair(pair, here)?,
         None => here,
     };
+    let asked = stream.map(Asked::by_argument);
+    let request = Request {
+        device: Some(there),
+        copy,
+        stream: asked.as_ref(),
+        release: Release::None,
+    };
+    if let Some(snapshot) = aliases::again(py, snapshot, &request)? {
+        if !oneapi::is_queue(stream, there) {
+            capsule::order_for_export(stream, &snapshot)?;
+        }
+        return capsule::of(py, &snapshot, max_version, true);
+    }
     if there == here && copy != Some(true) {
         capsule::order_for_export(stream, snapshot)?;
         return capsule::of(py, snapshot, max_version, false);

@@ -9,12 +9,9 @@ use pyo3::types::PyType;
 use crate::cpython::once::intern;
 use crate::cpython::type_map::TypeMap;
 
-/// A map from the types that a function meets to values. Types that find no slot are asked each time.
+/// A map from the types that a function meets to their kinds, if they have one. Types that find no slot are asked each time.
 #[pyclass(frozen, module = "dlx._core")]
-pub(crate) struct Types(pub(super) TypeMap<Known, 32>);
-
-/// A value, and the kind that it may be.
-pub(super) struct Known(pub(super) Py<PyAny>, pub(super) Option<Py<Kind>>);
+pub(crate) struct Types(pub(super) TypeMap<Option<Py<Kind>>, 32>);
 
 #[pymethods]
 impl Types {
@@ -23,21 +20,19 @@ impl Types {
         Self(TypeMap::new())
     }
 
-    /// The value for ``cls``, or None.
-    fn get(&self, cls: &Bound<'_, PyType>) -> Option<Py<PyAny>> {
-        Some(self.0.get(cls.as_type_ptr())?.0.clone_ref(cls.py()))
+    /// The kind of ``cls``, or None.
+    fn get(&self, cls: &Bound<'_, PyType>) -> Option<&Py<Kind>> {
+        self.0.get(cls.as_type_ptr())?.as_ref()
     }
 
-    /// Add a value for ``cls``, if it has none and a slot is free.
-    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) {
-        let kind = value.cast::<Kind>().ok().map(|kind| kind.clone().unbind());
-        self.0.add(cls, Known(value.clone().unbind(), kind));
+    /// Add ``cls``, with its kind if it has one, if it is not there and a slot is free.
+    fn add(&self, cls: &Bound<'_, PyType>, kind: Option<Py<Kind>>) {
+        self.0.add(cls, kind);
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (class, Known(value, kind)) in self.0.entries() {
+        for (class, kind) in self.0.entries() {
             visit.call(class)?;
-            visit.call(value)?;
             visit.call(kind)?;
         }
         Ok(())

@@ -1,32 +1,36 @@
-//! The call of `__dlpack__`: its keywords, the second call without them for older producers (R32), and its errors.
+//! The call of `__dlpack__`: its keywords, the order of its tensor, the second call without new keywords for older
+//! producers (R32), and its errors.
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
+use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple};
 
 use crate::abi::*;
-use crate::adapters::oneapi;
-use crate::copy::request::{elsewhere, is_about_builds};
+use crate::adapters::{cuda_array_interface, jax, oneapi};
+use crate::copy::request::{Request, elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call_method};
 use crate::cpython::once::{Once, intern};
-use crate::import::hint;
-use crate::import::hint::not_a_class;
+use crate::driver;
+use crate::import::hint::{self, not_a_class};
+use crate::stream::usage::{Producer, Ready, StreamUsage};
+use crate::stream::{self, Stream, Wanted};
 use crate::types::device;
 use crate::types::error::{caused, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
-pub(super) struct Question<'a, 'py> {
-    pub(super) stream: Option<i64>,
-    /// A oneAPI queue, passed in place of a stream.
-    pub(super) queue: Option<&'a Bound<'py, PyAny>>,
+pub(super) struct Question<'py> {
+    /// The handle of a stream, or a oneAPI queue.
+    pub(super) stream: Option<Bound<'py, PyAny>>,
     pub(super) device: Option<DLDevice>,
     pub(super) copy: Option<bool>,
 }
 
-impl<'py> Question<'_, 'py> {
+impl<'py> Question<'py> {
     /// Calls `__dlpack__` of `x` and returns its capsule.
     ///
     /// Whether the producer knows the new keywords is tested at each call: a class that forwards to others may answer
@@ -36,28 +40,32 @@ impl<'py> Question<'_, 'py> {
     ///
     /// The producer's exception, that of the second call if it got further; see [`failed`].
     pub(super) fn call(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
-        let unordered = self.stream.is_none() && self.queue.is_none();
-        if unordered && self.device.is_none() && self.copy.is_none() {
+        if self.stream.is_none() && self.device.is_none() && self.copy.is_none() {
             return fast(x);
         }
-        match self.call_new(x) {
+        match self.ask(x, true) {
             Ok(answer) => of_answer(x, answer),
             Err(error) => self.call_again(x, error),
         }
     }
 
-    fn call_new(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    /// Calls with `stream`, and with the keywords that older producers lack if it `is_new`.
+    fn ask(&self, x: &Bound<'py, PyAny>, is_new: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
-        let keywords = self.streams(py)?;
-        let (name, version) = max_version(py)?;
-        keywords.set_item(name.get_borrowed_item(0)?, version)?;
-        if let Some(device) = self.device {
-            // A plain pair of ints, which any producer can compare (R68).
-            let device = (device.device_type.0, device.device_id);
-            keywords.set_item(intern!(py, "dl_device"), device)?;
+        let keywords = PyDict::new(py);
+        if let Some(stream) = &self.stream {
+            keywords.set_item(intern!(py, "stream"), stream)?;
         }
-        if let Some(copy) = self.copy {
-            keywords.set_item(intern!(py, "copy"), copy)?;
+        if is_new {
+            keywords.set_item(intern!(py, "max_version"), max_version(py)?.1)?;
+            if let Some(device) = self.device {
+                // A plain pair of ints, which any producer can compare (R68).
+                let device = (device.device_type.0, device.device_id);
+                keywords.set_item(intern!(py, "dl_device"), device)?;
+            }
+            if let Some(copy) = self.copy {
+                keywords.set_item(intern!(py, "copy"), copy)?;
+            }
         }
         x.getattr(intern!(py, "__dlpack__"))?
             .call((), Some(&keywords))
@@ -80,8 +88,7 @@ impl<'py> Question<'_, 'py> {
     /// Calls without the new keywords, after the `TypeError` `first`.
     fn call_old(&self, x: &Bound<'py, PyAny>, first: PyErr) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
-        let method = x.getattr(intern!(py, "__dlpack__"))?;
-        method.call((), Some(&self.streams(py)?)).map_err(|second| {
+        self.ask(x, false).map_err(|second| {
             // Without a traceback the second call failed on its arguments; only the first one entered the method.
             let unheard =
                 second.is_instance_of::<PyTypeError>(py) && second.traceback(py).is_none();
@@ -97,25 +104,12 @@ impl<'py> Question<'_, 'py> {
         })
     }
 
-    /// The keywords of older producers: the stream or queue that is to wait.
-    fn streams(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let keywords = PyDict::new(py);
-        let name = intern!(py, "stream");
-        match (self.stream, self.queue) {
-            (Some(stream), _) => keywords.set_item(name, stream)?,
-            (None, Some(queue)) => keywords.set_item(name, queue)?,
-            (None, None) => {}
-        }
-        Ok(keywords)
-    }
-
     /// The error of a failed call: the producer's own (R60), unless dlx can say more.
     pub(super) fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
-        let is = |class: &Bound<'_, PyType>| error.is_instance(py, class);
-        let unheard =
-            (self.device.is_some() || self.copy == Some(true)) && is(&py.get_type::<PyTypeError>());
-        let refused = is(&py.get_type::<PyBufferError>())
-            || is(&py.get_type::<PyValueError>())
+        let unheard = (self.device.is_some() || self.copy == Some(true))
+            && error.is_instance_of::<PyTypeError>(py);
+        let refused = error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyValueError>(py)
             || (self.device).is_some_and(|there| is_about_builds(py, &error, there));
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unheard || refused) => {
@@ -124,7 +118,7 @@ impl<'py> Question<'_, 'py> {
             // Such arrays may well be on more than one device, so the error names both.
             Some(there)
                 if oneapi::is_one(here)
-                    && (unheard || refused || is(&py.get_type::<PyRuntimeError>())) =>
+                    && (unheard || refused || error.is_instance_of::<PyRuntimeError>(py)) =>
             {
                 PyBufferError::new_err(format!(
                     "the tensor is on {}, and its producer does not export it to {}",
@@ -144,6 +138,64 @@ impl<'py> Question<'_, 'py> {
         };
         caused(py, explained, error)
     }
+}
+
+/// How an export that is about to be made will be ordered.
+pub(super) enum Order {
+    /// The producer orders it.
+    Ready(Option<Arc<StreamUsage>>),
+    /// The tensor waits for all work queued on the producer's stream by the end of the export.
+    Point(Producer),
+}
+
+/// The `stream` argument and the order for an export of `x` from `here` to `there`.
+pub(super) fn of_request<'py>(
+    x: &Bound<'py, PyAny>,
+    request: &Request<'_, '_>,
+    here: DLDevice,
+    there: DLDevice,
+) -> PyResult<(Option<Bound<'py, PyAny>>, Order)> {
+    let wanted = request.wanted(there)?;
+    let producer = match wanted {
+        Wanted::NoOrder => None,
+        _ if here == there => cuda_array_interface::producer(x, here)?,
+        _ => None,
+    };
+    let (argument, order) = match (wanted, producer) {
+        (Wanted::NoOrder, _) => {
+            // JAX takes -1 for a handle (0.11).
+            let knows = stream::has_streams(there) && !jax::is_array(x)?;
+            let argument = knows.then_some(stream::NO_SYNC);
+            // Later uses of it have to wait for each other.
+            let usage = stream::has_streams(there).then(Arc::default);
+            (argument, Order::Ready(usage))
+        }
+        (Wanted::Stream(stream), producer) => {
+            let is_producers = (producer.as_ref()).is_some_and(|known| known.then.is(&stream));
+            let stream = if is_producers {
+                stream
+            } else {
+                stream::check_device(stream, there)?
+            };
+            let argument = Some(stream.handle());
+            let usage = request.usage(Ready::After(stream), producer);
+            (argument, Order::Ready(Some(usage)))
+        }
+        // The producer's stream is known, so no stream need wait yet, least of all the legacy default stream, which
+        // would wait for every other.
+        (Wanted::Unset, Some(producer)) if driver::of(here).is_ok() => {
+            (Some(stream::NO_SYNC), Order::Point(producer))
+        }
+        // The default stream, explicitly (R83, R84).
+        (Wanted::Unset, _) => {
+            let argument = stream::default(there);
+            let ready = || Ready::After(Stream::default(there));
+            let usage = argument.map(|_| request.usage(ready(), None));
+            (argument, Order::Ready(usage))
+        }
+    };
+    let argument = argument.map(|handle| PyInt::new(x.py(), handle).into_any());
+    Ok((argument, order))
 }
 
 /// The capsule of `x`, requested with `max_version` alone.
@@ -205,8 +257,9 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     } else {
         let error = not_a_class(x, error);
         // By these, JAX refuses tracers and elements of four bits, which dlx knows more of.
-        let is = |class: Bound<'_, PyType>| error.is_instance(py, &class);
-        return match is(py.get_type::<PyTypeError>()) || is(py.get_type::<PyRuntimeError>()) {
+        let is_noted =
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyRuntimeError>(py);
+        return match is_noted {
             true => hint::noted(x, error),
             false => error,
         };
