@@ -18,7 +18,7 @@ use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, bytes, element, indexing, repr};
+use crate::tensor::{array_interface, buffer, bytes, element, indexing, repr, trace};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -197,7 +197,11 @@ impl Tensor {
         dl_device: Option<(i64, i64)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        requested::capsule(slf, stream, max_version, dl_device, copy)
+        let made = requested::capsule(slf, stream, max_version, dl_device, copy)?;
+        if trace::is_on() {
+            trace::made_capsule(&made, slf);
+        }
+        Ok(made)
     }
 
     /// ``(DeviceType, id)``, as in the array API.

@@ -27,7 +27,7 @@ use crate::cpython::interpreter::{self, has_others};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 
-pub(crate) use export::{exported, exported_capsule, made_capsule};
+pub(crate) use export::{exported, made_capsule};
 
 /// What is called for each begin, a reference of its own, or NULL; accessed only by attached threads.
 static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());

@@ -82,6 +82,7 @@ impl Launched {
             self.order(py, call, wanted.as_ref())?;
         }
         let names = call.arguments.names;
+        let names = names.as_deref();
         if self.parameters.stream.is_none() {
             return Ok(names.cloned());
         }
@@ -121,7 +122,7 @@ impl Launched {
         index: usize,
         error: PyErr,
     ) -> PyErr {
-        let (positional, names) = (arguments.positional(), arguments.names);
+        let (positional, names) = (arguments.positional(), arguments.names.as_deref());
         let noted = (error.value(py), index, positional, names);
         match self.note.bind(py).call1(noted) {
             Ok(_) => error,
@@ -196,7 +197,7 @@ impl Launched {
                     given[index + 1] = view.bind(py).clone().into_any();
                 }
             }
-            vectorcall(check.bind(py), &mut given, call.arguments.names)?;
+            vectorcall(check.bind(py), &mut given, call.arguments.names.as_deref())?;
         }
         for (place, &(index, ..)) in call.lent.iter().enumerate() {
             let Some(view) = call.loan.view(place) else {
