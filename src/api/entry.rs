@@ -16,7 +16,7 @@ use crate::cpython::vector::Arguments;
 use crate::tensor::trace;
 
 /// A function made by PyO3, with the C signature that CPython calls.
-type Function = unsafe extern "C" fn(
+pub(super) type Function = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     ffi::Py_ssize_t,
@@ -44,10 +44,17 @@ pub(crate) trait FastEntry {
     /// Answers a usual call; `None` for any other, and where a trace has to note what is made, which PyO3's function does.
     ///
     /// PyO3 does not count the attachment (S20).
-    fn call<'py>(
-        receiver: &Bound<'py, PyAny>,
-        arguments: Arguments<'_, 'py>,
-    ) -> Option<PyResult<Bound<'py, PyAny>>>;
+    fn call<'py>(receiver: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made>;
+}
+
+/// What a fast entry returns to CPython: a new reference, or NULL with an exception.
+pub(crate) struct Made(*mut ffi::PyObject);
+
+impl<T> From<PyResult<Bound<'_, T>>> for Made {
+    #[inline(always)]
+    fn from(made: PyResult<Bound<'_, T>>) -> Self {
+        Self(made.map_or_else(raised, Bound::into_ptr))
+    }
 }
 
 /// What CPython calls.
@@ -72,13 +79,29 @@ unsafe extern "C" fn entry<F: FastEntry>(
         let receiver = unsafe { Borrowed::from_ptr(py, receiver) };
         // SAFETY: the caller's promise.
         let arguments = unsafe { Arguments::of(py, values, count as usize, names) };
-        let made = F::call(&receiver, arguments)?;
-        Some(made.map_or_else(raised, Bound::into_ptr))
+        F::call(&receiver, arguments)
     };
-    if let Some(made) = guard(body, |_| None) {
+    if let Some(Made(made)) = guard(body, |_| None) {
         return made;
     }
-    match PARSED[F::NAME.1 as usize].get() {
+    // SAFETY: the caller's promise, passed on unchanged.
+    unsafe { parse(F::NAME.1, receiver, values, count, names) }
+}
+
+/// Calls PyO3's function.
+///
+/// # Safety
+///
+/// As for [`entry`].
+#[cold]
+pub(super) unsafe fn parse(
+    name: Name,
+    receiver: *mut ffi::PyObject,
+    values: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    match PARSED[name as usize].get() {
         // SAFETY: it has the calling convention of the entry (S20), and gets the entry's own arguments.
         Some(parsed) => unsafe { parsed(receiver, values, count, names) },
         // Unreachable: the function is stored before its entry is registered.
@@ -86,11 +109,13 @@ unsafe extern "C" fn entry<F: FastEntry>(
     }
 }
 
-/// A method definition of the entry of `F`, with the signature and docstring of `documented`, in place of the function behind
+/// A method definition of an entry, with the signature and docstring of `documented`, in place of the function behind
 /// `pyo3`. It is leaked, because CPython keeps a pointer to it.
-fn definition<F: FastEntry>(
+fn definition(
     documented: &Bound<'_, PyAny>,
     pyo3: &Bound<'_, PyCFunction>,
+    (name, place): (&str, Name),
+    fast: Function,
 ) -> PyResult<*mut ffi::PyMethodDef> {
     // SAFETY: attached, with a builtin function.
     let flags = unsafe { ffi::PyCFunction_GetFlags(pyo3.as_ptr()) };
@@ -101,7 +126,6 @@ fn definition<F: FastEntry>(
             "the function is not called with METH_FASTCALL | METH_KEYWORDS",
         ));
     };
-    let (name, place) = F::NAME;
     // SAFETY: the flags are those of this signature (S20, fast entries).
     let behind = unsafe { transmute::<ffi::PyCFunction, Function>(behind) };
     PARSED[place as usize].get_or_init(|| behind);
@@ -111,7 +135,7 @@ fn definition<F: FastEntry>(
     Ok(Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: CString::new(name)?.into_raw(),
         ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFastWithKeywords: entry::<F>,
+            PyCFunctionFastWithKeywords: fast,
         },
         ml_flags: FLAGS,
         ml_doc: doc.into_raw(),
@@ -123,7 +147,7 @@ pub(crate) fn add<F: FastEntry>(
     module: &Bound<'_, PyModule>,
     pyo3: &Bound<'_, PyCFunction>,
 ) -> PyResult<()> {
-    let definition = definition::<F>(pyo3, pyo3)?;
+    let definition = definition(pyo3, pyo3, F::NAME, entry::<F>)?;
     let (receiver, module_name) = (module.as_ptr(), module.name()?);
     // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
     // objects, the name a string.
@@ -133,14 +157,18 @@ pub(crate) fn add<F: FastEntry>(
     module.add(F::NAME.0, function)
 }
 
-/// Sets the entry of `F` on the class of `sample`, in place of a method of PyO3.
-pub(super) fn set_on_class<F: FastEntry>(sample: &Bound<'_, PyAny>) -> PyResult<()> {
-    let (py, class, name) = (sample.py(), sample.get_type(), F::NAME.0);
-    let bound = sample.getattr(name)?;
-    let definition = definition::<F>(&class.getattr(name)?, bound.cast()?)?;
+/// Sets an entry on the class of `sample`, in place of a method of PyO3.
+pub(super) fn set_on_class(
+    sample: &Bound<'_, PyAny>,
+    name: (&'static str, Name),
+    fast: Function,
+) -> PyResult<()> {
+    let (py, class) = (sample.py(), sample.get_type());
+    let bound = sample.getattr(name.0)?;
+    let definition = definition(&class.getattr(name.0)?, bound.cast()?, name, fast)?;
     // SAFETY: attached; the class is live, and the leaked definition has the flags of its function.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.
     let method = unsafe { Bound::from_owned_ptr_or_err(py, method) }?;
-    class.setattr(name, method)
+    class.setattr(name.0, method)
 }

@@ -1,8 +1,6 @@
 //! The fast entry of `from_dlpack`, which costs less than parsing its arguments: for `from_dlpack(x)`, also with the usual
 //! `device=`, `copy=` and `stream=`. Every other call goes on to PyO3's function.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod dlpack;
 
 use pyo3::intern;
@@ -10,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
 use crate::adapters::numpy;
-use crate::api::entry::{FastEntry, Name};
+use crate::api::entry::{FastEntry, Made, Name};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::counted;
 use crate::cpython::vector::Arguments;
@@ -26,10 +24,7 @@ impl FastEntry for FromDlpack {
     const NAME: (&'static str, Name) = ("from_dlpack", Name::FromDlpack);
 
     #[inline(always)]
-    fn call<'py>(
-        _module: &Bound<'py, PyAny>,
-        arguments: Arguments<'_, 'py>,
-    ) -> Option<PyResult<Bound<'py, PyAny>>> {
+    fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
         match (arguments.values, arguments.names) {
             ([x], None) => Some(alone(x)),
             ([x, values @ ..], Some(names)) if names.len() == values.len() => {
@@ -81,22 +76,23 @@ fn truth(value: &Bound<'_, PyAny>) -> Option<Option<bool>> {
 
 /// Imports `x`, of which nothing else is asked.
 #[inline(always)]
-fn alone<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+fn alone(x: &Bound<'_, PyAny>) -> Made {
     let py = x.py();
     if let Some(snapshot) = numpy::fast(x) {
-        return Tensor::new(py, snapshot).map(Bound::into_any);
+        return Tensor::new(py, snapshot).into();
     }
     if let Some(tensor) = Tensor::of(x) {
         // Unless its block has ended.
-        tensor.get().snapshot()?;
-        return Ok(x.clone());
+        return tensor.get().snapshot().map(|_| tensor.clone()).into();
     }
     match cache::table(x) {
         Some((known, kind)) => {
-            let snapshot = table::fast::<false>(x, known, kind, &Request::NOTHING)?;
-            Tensor::new(py, snapshot).map(Bound::into_any)
+            let snapshot = table::fast::<false>(x, known, kind, &Request::NOTHING);
+            snapshot
+                .and_then(|snapshot| Tensor::new(py, snapshot))
+                .into()
         }
-        None => by_ladder(x, &Request::NOTHING),
+        None => by_ladder(x, &Request::NOTHING).into(),
     }
 }
 
@@ -106,27 +102,27 @@ fn as_asked<'py>(
     x: &Bound<'py, PyAny>,
     names: &Bound<'py, PyTuple>,
     values: &[Borrowed<'_, 'py, PyAny>],
-) -> Option<PyResult<Bound<'py, PyAny>>> {
+) -> Option<Made> {
     let py = x.py();
     let (request, stream) = requested(names, values)?;
     let copies = request.copy == Some(true);
     if let Some(stream) = stream {
         let is_other = Tensor::of(x).is_none();
-        return is_other.then(|| on_stream(x, &request, stream));
+        return is_other.then(|| on_stream(x, &request, stream).into());
     }
     // An array is on the CPU, and no copy.
     let array = (!copies).then(|| numpy::fast_if_array(x)).flatten();
     if let Some(snapshot) = array {
-        return Some(Tensor::new(py, snapshot).map(Bound::into_any));
+        return Some(Tensor::new(py, snapshot).into());
     }
     match cache::table(x) {
         Some((known, kind)) if !copies => {
             let snapshot = table::fast::<true>(x, known, kind, &request);
             let made = snapshot.and_then(|snapshot| Tensor::holding(py, snapshot));
-            Some(made.map(Bound::into_any))
+            Some(made.into())
         }
         None if Tensor::of(x).is_some() => None,
-        _ => Some(by_ladder(x, &request)),
+        _ => Some(by_ladder(x, &request).into()),
     }
 }
 

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, Py
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::api::borrow::Use;
+use crate::api::borrow::Borrow;
 use crate::api::parts::{compared, first_extent, iterator};
 use crate::cpython::modules::python;
 use crate::import::aliases;
@@ -147,8 +147,8 @@ impl Tensor {
     /// tensor's streams on entry, and they wait for ``s`` on exit, also when the body raises. Raises ``BufferError`` if
     /// ``stream`` is given on a device without streams, and for waits that would invalidate a graph capture.
     #[pyo3(name = "use", signature = (*, stream=None))]
-    fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> Use {
-        Use::new(slf.clone().unbind(), stream)
+    fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> PyResult<Borrow> {
+        Borrow::of_use(slf, stream)
     }
 
     /// Block until the elements are ready and all work queued on their stream, and on ``stream`` if given, is done.

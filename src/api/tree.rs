@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::api::from_dlpack::{is_no_tensor, is_tensor};
-use crate::cpython::call::call_with;
+use crate::cpython::call::{call_here, call_with};
 use crate::import::ladder::is_plain;
 use crate::types::error::type_name;
 
@@ -180,7 +180,7 @@ impl<'py> Walk<'_, 'py> {
             Some(read.insert(dict.copy()?).values())
         } else if is_tensor(x)? {
             let new = match &self.second {
-                Some(second) => call_with(self.leaf, &[x, second]),
+                Some(second) => call_here(self.leaf, &[x, second]),
                 None => call_with(self.leaf, &[x]),
             };
             let new = new.or_else(|error| self.refused(x, error))?;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
@@ -19,7 +18,7 @@ use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{Shown, copy_refused, is_urgent, type_name};
+use crate::types::error::{Shown, copy_refused, is_urgent, type_name, with_note};
 use crate::types::layout;
 use crate::{adapters, stream};
 
@@ -63,11 +62,7 @@ pub(crate) fn advised(py: Python<'_>, error: PyErr) -> PyErr {
     let text = Shown(error.value(py)).to_string();
     if error.is_instance_of::<PyBufferError>(py) && text.contains("; pass ") {
         let note = "a copy would keep what is written: let the kernel write to dlx.empty(shape, dtype), and copy that to out";
-        // Without the note the error still says enough.
-        error
-            .value(py)
-            .call_method1(intern!(py, "add_note"), (note,))
-            .ok();
+        return with_note(py, error, note);
     }
     error
 }
@@ -142,35 +137,20 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
 #[pyfunction]
 #[pyo3(signature = (x, lent, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>, lent: &Bound<'_, Tensor>) -> PyResult<()> {
-    tell(x, || Some(lent.get().described()))
+    tell(x, Some(lent.get().described()))
 }
 
-/// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it.
-#[inline(always)]
-pub(crate) fn tell<'a>(
-    x: &Bound<'_, PyAny>,
-    lent: impl FnOnce() -> Option<&'a Snapshot>,
-) -> PyResult<()> {
-    if is_read_by_table(x) {
+/// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it: what `x` exports by
+/// now may be other memory.
+pub(crate) fn tell(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
+    let py = x.py();
+    // A tensor of torch that exports its own memory, and nothing else's.
+    if matches!(cache::table(x), Some((_, Some(_)))) {
         return torch::increment_version(x);
     }
     if numpy::is_ndarray(x) {
         return Ok(());
     }
-    tell_of(x, lent())
-}
-
-/// Whether `x` is a tensor of torch that exports its own memory, and nothing else's.
-#[inline(always)]
-fn is_read_by_table(x: &Bound<'_, PyAny>) -> bool {
-    matches!(cache::table(x), Some((_, Some(_))))
-}
-
-/// As [`tell`]: what `x` exports by now may be other memory than what was `lent`.
-#[cold]
-#[inline(never)]
-fn tell_of(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
-    let py = x.py();
     if paddle::counts(x) {
         return paddle::increment_version(x);
     }
@@ -181,12 +161,11 @@ fn tell_of(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
     }
     let counter = lent.map(|lent| adapters::counter(py, lent)).transpose();
     match counter.map(Option::flatten) {
-        Ok(Some(counter)) => counter.increment(),
-        Ok(None) => told(x).map(drop)?,
-        Err(error) if is_urgent(py, &error) || !told(x)? => return Err(error),
-        Err(_) => {}
+        Ok(Some(counter)) => Ok(counter.increment()),
+        Ok(None) => told(x).map(drop),
+        Err(error) if is_urgent(py, &error) || !told(x)? => Err(error),
+        Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Tells the library of `x` that it was written to; returns whether it counts that.

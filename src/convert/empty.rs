@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
-use crate::api::entry::{FastEntry, Name};
+use crate::api::entry::{FastEntry, Made, Name};
 use crate::classes::mixin;
 use crate::convert::function::as_asked;
 use crate::convert::source::Options;
@@ -110,17 +110,14 @@ impl FastEntry for Fast {
     const NAME: (&'static str, Name) = ("empty", Name::Empty);
 
     #[inline(always)]
-    fn call<'py>(
-        _module: &Bound<'py, PyAny>,
-        arguments: Arguments<'_, 'py>,
-    ) -> Option<PyResult<Bound<'py, PyAny>>> {
+    fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
         let ([shape, dtype, like], Some(names)) = (arguments.values, arguments.names) else {
             return None;
         };
         let py = shape.py();
         let is_usual = names.len() == 1 && names.get_borrowed_item(0).ok()?.is(intern!(py, "like"));
         let like = Some(&**like).filter(|like| !like.is_none());
-        is_usual.then(|| counted(py, || empty(shape, dtype, None, like, false)))
+        is_usual.then(|| counted(py, || empty(shape, dtype, None, like, false)).into())
     }
 }
 

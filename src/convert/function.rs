@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, torch};
-use crate::api::entry::{FastEntry, Name};
+use crate::api::entry::{FastEntry, Made, Name};
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
 use crate::convert::deliver;
@@ -95,12 +95,9 @@ impl FastEntry for Fast {
     const NAME: (&'static str, Name) = ("convert", Name::Convert);
 
     #[inline(always)]
-    fn call<'py>(
-        _module: &Bound<'py, PyAny>,
-        arguments: Arguments<'_, 'py>,
-    ) -> Option<PyResult<Bound<'py, PyAny>>> {
+    fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
         match (arguments.values, arguments.names) {
-            ([x, to], None) => Some(counted(x.py(), || as_asked(x, to, &Options::NOTHING))),
+            ([x, to], None) => Some(counted(x.py(), || as_asked(x, to, &Options::NOTHING)).into()),
             _ => None,
         }
     }

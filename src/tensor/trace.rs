@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::abi::DLTensor;
-use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::boundary::guard;
 use crate::cpython::call::call_method_with;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others};
@@ -99,33 +99,6 @@ pub(crate) fn trace_with(hook: Option<Py<PyAny>>, ends: &Bound<'_, PyList>) -> P
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
     !HOOK.load(Ordering::Relaxed).is_null()
-}
-
-/// Begins to watch the tensor `made`, a new reference, which came from `source`.
-///
-/// # Safety
-///
-/// Attached; `made` is NULL or a live object that nobody else has seen, `source` NULL or a live object.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn imported(
-    made: *mut ffi::PyObject,
-    source: *mut ffi::PyObject,
-    way: &'static CStr,
-) {
-    if made.is_null() {
-        return;
-    }
-    let body = || {
-        // SAFETY: as the caller promises.
-        let py = unsafe { Python::assume_attached() };
-        // SAFETY: a live object, as the caller promises.
-        let made = unsafe { Borrowed::from_ptr(py, made) };
-        // SAFETY: NULL or live, as the caller promises.
-        let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-        begun(&made, way, source.as_ref(), None);
-    };
-    guard(body, unraisable);
 }
 
 /// Begins to watch `made`, if it is a new tensor: of `source`, to be converted to `class`.

@@ -10,6 +10,7 @@ use pyo3::exceptions::{
     PyBufferError, PyException, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError,
     PyValueError,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
@@ -204,6 +205,14 @@ fn public_name(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
 /// `error`, raised because of `cause`, if there is one.
 pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: impl Into<Option<PyErr>>) -> PyErr {
     error.set_cause(py, cause.into());
+    error
+}
+
+/// `error` with a note, without which it still says enough.
+#[cold]
+pub(crate) fn with_note(py: Python<'_>, error: PyErr, note: &str) -> PyErr {
+    let add_note = intern!(py, "add_note");
+    error.value(py).call_method1(add_note, (note,)).ok();
     error
 }
 
