@@ -20,7 +20,6 @@ pub(crate) mod torch;
 mod versions;
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -28,6 +27,7 @@ use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::call::{attribute, has};
 use crate::cpython::lookup::{is_in_type, is_static, looks_up_as_usual};
+use crate::cpython::once::intern;
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;

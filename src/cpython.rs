@@ -12,6 +12,7 @@ pub(crate) mod head;
 pub(crate) mod interpreter;
 pub(crate) mod lookup;
 pub(crate) mod modules;
+pub(crate) mod once;
 pub(crate) mod symbol;
 pub(crate) mod type_map;
 pub(crate) mod type_version;

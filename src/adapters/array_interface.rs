@@ -5,13 +5,13 @@ use std::ptr::with_exposed_provenance_mut;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use super::interface::{Elements, Interface, dtype, refused_type, wrong_answer};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::once::intern;
 use crate::tensor::bytes;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta, dimensions_at};

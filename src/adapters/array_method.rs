@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -13,6 +12,7 @@ use crate::cpython::call::attribute;
 use crate::cpython::interpreter::has_others;
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
 

@@ -9,7 +9,6 @@ use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
@@ -19,6 +18,7 @@ use crate::copy::request::Request;
 use crate::cpython::call::{attribute, has};
 use crate::cpython::depth::nested;
 use crate::cpython::interpreter::{quietly, quietly_anywhere};
+use crate::cpython::once::intern;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};

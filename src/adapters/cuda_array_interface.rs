@@ -6,7 +6,6 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -14,6 +13,7 @@ use super::interface::{Elements, Interface};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::once::intern;
 use crate::driver;
 use crate::stream::namer::TENSORS;
 use crate::stream::usage::{Library, Producer, StreamUsage};

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -16,6 +15,7 @@ use crate::adapters::buffer;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::{has_no_dict, is_in_type, is_method_of_class};
 use crate::cpython::modules::loaded_class;
+use crate::cpython::once::intern;
 use crate::tensor::snapshot::Snapshot;
 
 /// Whether `class` may be that of JAX's arrays. To ask CPython's cache for an attribute takes less than to find a module.

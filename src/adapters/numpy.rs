@@ -13,14 +13,13 @@ mod strides;
 use std::ffi::{c_char, c_int};
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::{is_subtype, known_base};
+use crate::cpython::once::{Once, intern};
 use crate::tensor::checked::{self, Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer, read_only};
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -195,7 +194,7 @@ fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
 
 /// The dtype of a `numpy.dtype` in native byte order; `None` for any other object, and for what DLPack lacks.
 pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
-    static DTYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static DTYPE: Once<Py<PyType>> = Once::new();
     let (py, class) = (spec.py(), spec.get_type());
     let base = known_base(
         &DTYPE,

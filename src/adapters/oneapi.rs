@@ -6,12 +6,12 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
 
 use crate::abi::{DLDevice, kDLOneAPI};
 use crate::cpython::call::attribute;
+use crate::cpython::once::intern;
 use crate::stream::NO_SYNC;
 use crate::types::device;
 use crate::types::error::type_name;

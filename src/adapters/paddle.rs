@@ -4,18 +4,17 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::versions::Places;
 use crate::cpython::lookup::{is_in_type, lacks};
 use crate::cpython::modules::loaded_class;
+use crate::cpython::once::{Once, intern};
 use crate::exchange::Table;
 
 /// `paddle.Tensor`, once one has been met.
-static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static TENSOR: Once<Py<PyType>> = Once::new();
 
 /// `paddle.Tensor`, if one has been met or Paddle is loaded.
 fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {

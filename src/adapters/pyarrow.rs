@@ -4,11 +4,11 @@
 #![forbid(unsafe_code)]
 
 use pyo3::ffi::PyTypeObject;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 
 /// Refuses what pyarrow would export wrongly, whatever `sys.modules` says.
 #[inline(always)]

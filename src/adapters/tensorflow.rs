@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyType};
 
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_in_type, reports_its_class};
 use crate::cpython::modules::loaded_class;
+use crate::cpython::once::intern;
 use crate::types::dtype::DType;
 use crate::types::error::caused;
 

@@ -18,9 +18,7 @@ mod refusal;
 use std::ffi::c_void;
 use std::thread;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
 use super::versions::Places;
@@ -28,6 +26,7 @@ use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
 use crate::cpython::lookup::known_base;
 use crate::cpython::modules::{loaded_class, python};
+use crate::cpython::once::{Once, intern};
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
 pub(crate) use own::Own;
@@ -40,9 +39,9 @@ use refusal::{nowhere, refused};
 const TORCH: &str = "dlx._libraries.torch";
 
 /// `torch._C.TensorBase`, which torch's C code made, once a tensor was seen.
-static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static BASE: Once<Py<PyType>> = Once::new();
 /// `torch.Tensor`, once one was seen.
-static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static TENSOR: Once<Py<PyType>> = Once::new();
 
 /// The base of all of torch's tensors, if `class` derives from it, whatever `sys.modules` says.
 #[inline(always)]
@@ -64,7 +63,7 @@ fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
 
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    static INCREMENT: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    static INCREMENT: Once<Option<Py<PyAny>>> = Once::new();
     if !is_tensor(x)? {
         return Ok(());
     }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
 use crate::cpython::modules::python;
+use crate::cpython::once::Once;
 use crate::tensor::capsule;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
@@ -46,7 +46,7 @@ pub(super) struct Places {
     library: &'static str,
     /// The class of its tensors, if it is loaded.
     class: fn(Python<'_>) -> PyResult<Option<Bound<'_, PyType>>>,
-    found: PyOnceLock<Vec<Place>>,
+    found: Once<Vec<Place>>,
 }
 
 impl Places {
@@ -57,7 +57,7 @@ impl Places {
         Self {
             library,
             class,
-            found: PyOnceLock::new(),
+            found: Once::new(),
         }
     }
 

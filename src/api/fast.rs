@@ -3,7 +3,6 @@
 
 pub(crate) mod dlpack;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
@@ -11,6 +10,7 @@ use crate::adapters::numpy;
 use crate::api::entry::{FastEntry, Made, Name};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::counted;
+use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
 use crate::import::cache;
 use crate::import::{ladder, table};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -16,6 +15,7 @@ use crate::copy::request::{Asked, Request};
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::exchange::slot::is_mixin;
 use crate::import::cache::{self, Way};
 use crate::import::{aliases, ladder};

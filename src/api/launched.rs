@@ -11,13 +11,12 @@ use std::mem::offset_of;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use self::taken::Taken;
 use crate::api::accepted::Accepted;
+use crate::cpython::once::{Once, intern};
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
@@ -149,7 +148,7 @@ impl Launched {
         at: Option<usize>,
         stream: i64,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+        static ALONE: Once<Py<PyTuple>> = Once::new();
         let stream = stream.into_pyobject(py)?.into_any();
         if let Some(at) = at {
             taken[at + 1] = stream;

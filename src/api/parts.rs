@@ -2,10 +2,10 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
 
+use crate::cpython::once::intern;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 

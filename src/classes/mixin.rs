@@ -7,7 +7,6 @@ mod exchange;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple, PyType};
 
@@ -16,6 +15,7 @@ use crate::adapters::oneapi;
 use crate::copy::by_driver;
 use crate::copy::request::{Asked, Request};
 use crate::cpython::call::{call_method_with, call_with};
+use crate::cpython::once::intern;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::exchange::{Exchange, publish};
 use crate::import::ladder::{explain, from_dlpack, from_tensor};

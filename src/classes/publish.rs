@@ -2,12 +2,12 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
 
 use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
 use crate::exchange::{self, Table};
 use crate::types::error::type_name;

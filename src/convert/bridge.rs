@@ -9,7 +9,6 @@ mod kind;
 use std::mem::offset_of;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
@@ -20,6 +19,7 @@ use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::vectorcall;
 use crate::cpython::lookup::is_subtype;
+use crate::cpython::once::intern;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::import::ladder::is_plain;
 use crate::import::view::lend_unordered;

@@ -26,9 +26,7 @@
 use std::borrow::Cow;
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -39,6 +37,7 @@ use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::{call_method_with, call_with};
 use crate::cpython::modules::loaded;
+use crate::cpython::once::{Once, intern};
 use crate::exchange::Table;
 use crate::stream::{self, Stream};
 use crate::tensor::capsule;
@@ -257,7 +256,7 @@ impl Input<'_> {
 /// Notes a copy of `x` in the log `dlx`, at DEBUG. Nobody listens before `logging` is imported.
 pub(super) fn log(x: &Bound<'_, PyAny>, nbytes: i64, why: &str) -> PyResult<()> {
     const DEBUG: u8 = 10;
-    static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static LOGGER: Once<Py<PyAny>> = Once::new();
     let py = x.py();
     let Some(logging) = loaded(intern!(py, "logging"))? else {
         return Ok(());

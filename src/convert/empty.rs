@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
@@ -14,6 +13,7 @@ use crate::convert::source::Options;
 use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
 use crate::cpython::boundary::counted;
+use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
 use crate::exchange::Table;
 use crate::import::protocol;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -19,6 +18,7 @@ use crate::cpython::boundary::counted;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
 use crate::exchange::slot::{inner_of, is_mixin};
 use crate::import::ladder::{from_dlpack, is_accepted};

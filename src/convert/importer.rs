@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
@@ -12,6 +11,7 @@ use crate::adapters::tensorflow;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::cpython::type_map::TypeMap;
 
 /// The importer of a library, called with a `dlx.Tensor`: `Found` of `dlx._libraries.importers`.

@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PyType};
 
 use crate::cpython::call::{attribute, call_with};
+use crate::cpython::once::intern;
 
 /// Whether `to` is a module, or another object with the functions of the array API.
 pub(super) fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {

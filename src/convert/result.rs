@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
@@ -14,6 +13,7 @@ use crate::convert::importer::Importer;
 use crate::convert::target::Target;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
+use crate::cpython::once::intern;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::bytes::are_apart;
 use crate::tensor::snapshot::Snapshot;

@@ -4,11 +4,10 @@
 use std::sync::OnceLock;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
+use crate::cpython::once::{Once, intern};
 use crate::cpython::symbol::symbol;
 
 /// `_PyType_Lookup`: the attribute of a type or its bases, borrowed, or NULL without an exception.
@@ -184,7 +183,7 @@ pub(crate) fn static_base<'py>(
 /// As [`static_base`], of a class that is kept `known` from the first on; all that derive from it have an `attribute`.
 #[inline(always)]
 pub(crate) fn known_base<'py>(
-    known: &'static PyOnceLock<Py<PyType>>,
+    known: &'static Once<Py<PyType>>,
     class: &Bound<'py, PyType>,
     attribute: &Bound<'py, PyString>,
     (module, name): (&str, &str),

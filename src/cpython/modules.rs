@@ -4,13 +4,14 @@
 
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
+
+use crate::cpython::once::Once;
 
 /// `sys.modules`.
 #[inline(always)]
 fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
-    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    static MODULES: Once<Py<PyDict>> = Once::new();
     // Importing `sys` every time would take longer than many exports.
     let modules = MODULES.get_or_try_init(py, || {
         let modules = py.import("sys")?.getattr("modules")?;

@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::cpython::head;
 use crate::cpython::lookup::{is_immutable, is_in_type};
+use crate::cpython::once::{Once, intern};
 
 /// Where the number lies in a type; 0 unless it has been found.
 static PLACE: AtomicUsize = AtomicUsize::new(0);
@@ -39,7 +38,7 @@ impl Version {
         if is_immutable(class) {
             return Ok(Self::fixed());
         }
-        static SEARCHED: PyOnceLock<()> = PyOnceLock::new();
+        static SEARCHED: Once<()> = Once::new();
         let py = class.py();
         SEARCHED.get_or_try_init(py, || {
             let place = match find(py) {

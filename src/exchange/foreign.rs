@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString, PyType};
 
@@ -15,6 +14,7 @@ use self::view::View;
 use crate::abi::*;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::lacks;
+use crate::cpython::once::intern;
 use crate::exchange::published::NAME;
 use crate::stream::WorkStream;
 use crate::tensor::managed::{Managed, ManagedVersioned};

@@ -10,7 +10,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
 
@@ -22,6 +21,7 @@ pub(crate) use origin::{
     names_devices, nested, root_or,
 };
 
+use crate::cpython::once::intern;
 use crate::exchange::foreign::header;
 use crate::exchange::published::Published;
 use crate::stream::namer::Of;

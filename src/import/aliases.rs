@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -13,6 +12,7 @@ use crate::adapters::{oneapi, torch};
 use crate::copy::request::{Asked, Request, finish};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::once::intern;
 use crate::exchange::slot::names_devices;
 use crate::import::hint::no_protocol;
 use crate::import::protocol::{self, device_of, from_protocol};

@@ -8,12 +8,12 @@
 
 use std::mem::discriminant;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{self, buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
 use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
+use crate::cpython::once::intern;
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::type_version::Version;
 use crate::exchange::Table;

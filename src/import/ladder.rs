@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
 use crate::adapters::{self, array_method, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
+use crate::cpython::once::intern;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
 use crate::import::hint::{no_protocol, not_a_class};

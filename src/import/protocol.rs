@@ -8,7 +8,6 @@ mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
@@ -23,6 +22,7 @@ use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Asked, Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
+use crate::cpython::once::intern;
 use crate::import::hint::{self, no_protocol};
 use crate::stream;
 use crate::stream::usage::Release;

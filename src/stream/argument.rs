@@ -5,12 +5,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeWarning, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCM, kDLROCMHost};
 use crate::cpython::interpreter::{PythonOwner, blocking};
+use crate::cpython::once::intern;
 use crate::driver;
 use crate::stream::handle::{
     NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams,

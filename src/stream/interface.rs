@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
 use crate::abi::DLDevice;
 use crate::cpython::call::attribute;
 use crate::cpython::modules::loaded;
+use crate::cpython::once::intern;
 use crate::stream::handle::Stream;
 use crate::types::error::caused;
 

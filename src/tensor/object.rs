@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
 use crate::abi::DLDevice;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
+use crate::cpython::once::Once;
 use crate::cpython::symbol::symbol;
 use crate::cpython::{derived, head};
 use crate::tensor::snapshot::Snapshot;
@@ -133,7 +133,7 @@ struct Classes {
     collected: Py<PyType>,
 }
 
-static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+static CLASSES: Once<Classes> = Once::new();
 
 impl Tensor {
     /// The class `dlx.Tensor`.

@@ -15,7 +15,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -24,6 +23,7 @@ use crate::cpython::boundary::guard;
 use crate::cpython::call::call_method_with;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others};
+use crate::cpython::once::intern;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 

@@ -7,15 +7,14 @@ mod object;
 use std::fmt;
 
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
 pub(crate) use object::Device;
 
 use crate::abi::*;
 use crate::cpython::modules::python;
+use crate::cpython::once::{Once, intern};
 use crate::types::dtype::canonical;
 use crate::types::error::Error;
 
@@ -189,14 +188,14 @@ fn device_type_member<'py>(
     py: Python<'py>,
     device_type: DLDeviceType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    static ENUM: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static ENUM: Once<Py<PyType>> = Once::new();
     let class = ENUM.import(py, "dlx._device_type", "DeviceType")?;
     class.call1((device_type.0,))
 }
 
 /// `(DeviceType, id)`, the result of `__dlpack_device__` (R64).
 pub(crate) fn to_tuple<'py>(py: Python<'py>, device: DLDevice) -> PyResult<Bound<'py, PyTuple>> {
-    static CPU_TUPLE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    static CPU_TUPLE: Once<Py<PyTuple>> = Once::new();
     let make = || {
         let member = device_type_member(py, device.device_type)?;
         Ok::<_, PyErr>((member, device.device_id).into_pyobject(py)?.unbind())

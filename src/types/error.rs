@@ -10,13 +10,12 @@ use pyo3::exceptions::{
     PyBufferError, PyException, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError,
     PyValueError,
 };
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use crate::cpython::interpreter;
 use crate::cpython::modules::loaded_class;
+use crate::cpython::once::{Once, intern};
 use crate::driver;
 
 /// An error that may have to be reported without Python (the allocator's `SetError`).
@@ -262,7 +261,7 @@ pub(crate) fn is_urgent(py: Python<'_>, error: &PyErr) -> bool {
 
 /// `dlx.CopyRefused`, which is both classes that the standard allows for `copy=False` (R58).
 pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static TYPE: Once<Py<PyType>> = Once::new();
     TYPE.import(py, "dlx._errors", "CopyRefused")
 }
 
@@ -277,7 +276,7 @@ pub(crate) fn copy_refused(py: Python<'_>, message: String) -> PyErr {
 
 /// `dlx.CudaError`: a failed driver call.
 pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static TYPE: Once<Py<PyType>> = Once::new();
     TYPE.import(py, "dlx._errors", "CudaError")
 }
 

@@ -5,7 +5,6 @@ use std::mem::zeroed;
 use std::ptr::{NonNull, null};
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
@@ -16,6 +15,7 @@ use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::quietly_anywhere;
+use crate::cpython::once::intern;
 use crate::tensor::capsule;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;

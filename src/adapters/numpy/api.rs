@@ -7,13 +7,12 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
 use crate::cpython::head;
 use crate::cpython::modules::loaded;
+use crate::cpython::once::{Once, intern};
 
 /// NumPy's array class, and the functions of `__multiarray_api.h` that dlx uses.
 pub(super) struct Api {
@@ -24,7 +23,7 @@ pub(super) struct Api {
 }
 
 /// NumPy, once an array class was seen whose layout is known.
-pub(super) static NUMPY: PyOnceLock<Api> = PyOnceLock::new();
+pub(super) static NUMPY: Once<Api> = Once::new();
 
 type GetNDArrayCVersion = unsafe extern "C" fn() -> c_uint;
 type DescrFromType = unsafe extern "C" fn(c_int) -> *mut ffi::PyObject;

@@ -4,18 +4,17 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::api::{self, NUMPY};
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_in_type, is_method_of_class, known_base, static_base};
+use crate::cpython::once::{Once, intern};
 use crate::types::error::Error;
 
 /// `numpy.ndarray`, whose C code made it, once an array was seen.
-static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static ARRAY: Once<Py<PyType>> = Once::new();
 
 /// Whether dlx reads objects of the type of `x` from their struct; does not import NumPy.
 ///

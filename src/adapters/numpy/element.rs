@@ -5,10 +5,10 @@
 use std::ffi::{c_int, c_long, c_longlong};
 use std::sync::OnceLock;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::*;
+use crate::cpython::once::intern;
 use crate::types::dtype::{self, DType, scalar};
 use crate::types::error::Error;
 

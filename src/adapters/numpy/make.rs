@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::api::{Api, NUMPY, SetBaseObject};
@@ -12,6 +11,7 @@ use super::element::number;
 use super::{NPY_ARRAY_WRITEABLE, is_subclass_of_ndarray};
 use crate::abi::*;
 use crate::cpython::modules::loaded_class;
+use crate::cpython::once::intern;
 use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;

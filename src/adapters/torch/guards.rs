@@ -4,9 +4,7 @@ use std::env;
 use std::ffi::c_void;
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
@@ -14,6 +12,7 @@ use super::own::Own;
 use super::questions::{ask, ask_python, get, is_byte};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::cpython::once::{Once, intern};
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype, layout};
@@ -230,7 +229,7 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
 
 /// The layout of torch's tensors, found once per process.
 fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
-    static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
+    static LAYOUT: Once<Option<Layout>> = Once::new();
     let found = LAYOUT.get_or_try_init(torch.py(), || {
         searched(torch.py(), || Layout::find(torch, class))
     });
@@ -239,7 +238,7 @@ fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Optio
 
 /// Where tensors of `class`, which is `torch.Tensor`, and Parameters show attributes of their own, found once per process.
 fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Own> {
-    static OWN: PyOnceLock<Own> = PyOnceLock::new();
+    static OWN: Once<Own> = Once::new();
     let found = OWN.get_or_try_init(torch.py(), || {
         let found = searched(torch.py(), || Own::find(torch, class))?;
         Ok(found.unwrap_or_else(Own::unknown))

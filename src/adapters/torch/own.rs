@@ -5,7 +5,6 @@
 
 use std::fs::File;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -13,6 +12,7 @@ use super::keys::only;
 use crate::adapters::versions::words_at;
 use crate::cpython::head;
 use crate::cpython::lookup::is_method_of_class;
+use crate::cpython::once::intern;
 
 /// Where to look.
 #[derive(Clone, Copy)]

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -10,6 +9,7 @@ use super::{TORCH, base, is_tensor};
 use crate::abi::{DLDataType, kDLInt, kDLUInt};
 use crate::cpython::call::call_with;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 
 /// What torch's base has under `name`: what this instance or its class was given does not count.
 fn own<'py>(

@@ -4,13 +4,13 @@ use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::api::entry::{Name, parse, set_on_class};
 use crate::cpython::boundary::guard;
+use crate::cpython::once::intern;
 use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;

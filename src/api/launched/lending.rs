@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyString, PyTuple};
 
@@ -15,6 +14,7 @@ use crate::api::writing;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::{call_with, vectorcall};
 use crate::cpython::lookup::lacks;
+use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
 use crate::import::ladder::is_plain;
 use crate::stream;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -15,6 +14,7 @@ use crate::copy::by_driver;
 use crate::copy::request::Consumer;
 use crate::cpython::call::call_method_with;
 use crate::cpython::interpreter::attach_uncounted;
+use crate::cpython::once::intern;
 use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::import::ladder::{explain, is_accepted};

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::cpython::once::intern;
 use crate::cpython::type_map::TypeMap;
 
 /// A map from the types that a function meets to values. Types that find no slot are asked each time.

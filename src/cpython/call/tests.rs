@@ -1,7 +1,8 @@
 //! The functions are those of this interpreter, and say the same as PyO3's.
 
-use pyo3::intern;
 use pyo3::types::{IntoPyDict, PyModule};
+
+use crate::cpython::once::intern;
 
 use super::*;
 

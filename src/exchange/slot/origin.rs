@@ -7,18 +7,17 @@ use std::cell::Cell;
 
 use pyo3::exceptions::{PyBufferError, PyRecursionError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use super::Slot;
 use crate::cpython::call::call_method_with;
 use crate::cpython::lookup::{is_subtype, looks_up_as_usual};
 use crate::cpython::modules::python;
+use crate::cpython::once::{Once, intern};
 use crate::types::error::type_name;
 
-static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static MIXIN: Once<Py<PyType>> = Once::new();
 
 /// The mixin; the first call makes `class` the mixin.
 pub(crate) fn root_or<'a, 'py>(class: &'a Bound<'py, PyType>) -> &'a Bound<'py, PyType> {

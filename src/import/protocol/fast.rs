@@ -6,11 +6,11 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::{Whose, protected, question};
 use crate::cpython::call::has;
+use crate::cpython::once::intern;
 use crate::tensor::capsule::{self, Exported};
 use crate::tensor::checked;
 use crate::tensor::snapshot::Snapshot;

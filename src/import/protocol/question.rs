@@ -3,15 +3,14 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call_method};
+use crate::cpython::once::{Once, intern};
 use crate::import::hint;
 use crate::import::hint::not_a_class;
 use crate::types::device;
@@ -160,7 +159,7 @@ pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>
 /// The keyword `max_version`, and the DLPack version that dlx implements.
 #[inline(always)]
 fn max_version(py: Python<'_>) -> PyResult<Keyword<'_, '_>> {
-    static KEYWORD: PyOnceLock<(Py<PyTuple>, Py<PyTuple>)> = PyOnceLock::new();
+    static KEYWORD: Once<(Py<PyTuple>, Py<PyTuple>)> = Once::new();
     let (names, version) = KEYWORD.get_or_try_init(py, || {
         let names = PyTuple::new(py, [intern!(py, "max_version")])?;
         let version = PyTuple::new(py, [DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION])?;

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use super::{bits, check, equality, name, parse, scalar};
 use crate::abi::*;
 use crate::cpython::lookup::lacks;
+use crate::cpython::once::intern;
 use crate::types::error::{bad_integers, caused};
 
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.

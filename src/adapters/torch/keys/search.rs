@@ -22,7 +22,6 @@
 use std::fs::File;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -30,6 +29,7 @@ use super::{Layout, Records, pointer, word};
 use crate::adapters::torch::TORCH;
 use crate::adapters::versions::words_at;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 
 /// A sample as `dlx._libraries.torch` makes it.
 type Made<'py> = (
