@@ -89,6 +89,7 @@ mod _core {
         crate::cpython::interpreter::one_interpreter(py)?;
         let finalize = wrap_pyfunction!(super::finalize, module)?;
         py.import("atexit")?.call_method1("register", (finalize,))?;
+        crate::cpython::once::make_those_of_pyo3(py)?;
         crate::cpython::fork::watch();
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         crate::cpython::unwind::park_ending_threads();

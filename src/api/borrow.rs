@@ -15,6 +15,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::api::accepted::Accepted;
 use crate::api::loan::Loan;
 use crate::api::writing;
+use crate::cpython::once::intern;
 use crate::stream;
 use crate::stream::PyStream;
 use crate::tensor::object::Tensor;

@@ -42,7 +42,6 @@ pub(crate) struct Launched {
 
 /// The parameters of the function, as `dlx._functions.launcher` numbers them: those that may be passed by position, other names, and
 /// two for all other positional arguments and all other keywords.
-#[derive(FromPyObject)]
 struct Parameters {
     /// The number of each name.
     numbers: Py<PyDict>,
@@ -58,6 +57,22 @@ struct Parameters {
     tensors: Vec<bool>,
     /// Whether those of each may be missing: None is its default.
     optional: Vec<bool>,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Parameters {
+    type Error = PyErr;
+
+    fn extract(said: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            numbers: said.getattr("numbers")?.extract()?,
+            by_position: said.getattr("by_position")?.extract()?,
+            receivers: said.getattr("receivers")?.extract()?,
+            stream: said.getattr("stream")?.extract()?,
+            written: said.getattr("written")?.extract()?,
+            tensors: said.getattr("tensors")?.extract()?,
+            optional: said.getattr("optional")?.extract()?,
+        })
+    }
 }
 
 impl Parameters {

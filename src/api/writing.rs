@@ -10,6 +10,7 @@ use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::copy::request::{Asked, Request};
 use crate::cpython::lookup::is_static;
 use crate::cpython::modules::python;
+use crate::cpython::once::intern;
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;

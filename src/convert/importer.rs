@@ -15,7 +15,6 @@ use crate::cpython::once::intern;
 use crate::cpython::type_map::TypeMap;
 
 /// The importer of a library, called with a `dlx.Tensor`: `Found` of `dlx._libraries.importers`.
-#[derive(FromPyObject)]
 pub(crate) struct Importer {
     pub(super) function: Py<PyAny>,
     /// Where the library's dtypes have their names; None if unknown.
@@ -30,6 +29,21 @@ pub(crate) struct Importer {
 
 /// Cached importers; classes that find no slot are looked up at each call.
 static IMPORTERS: TypeMap<Arc<Importer>, 16> = TypeMap::new();
+
+impl<'py> FromPyObject<'_, 'py> for Importer {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (function, namespace, shows_memory, keeps, lasts) = found.extract()?;
+        Ok(Self {
+            function,
+            namespace,
+            shows_memory,
+            keeps,
+            lasts,
+        })
+    }
+}
 
 impl Importer {
     /// The cached importer of a class, unless Python code has given it one of its own since.

@@ -223,3 +223,39 @@ def test_a_child_never_calls_the_driver() -> None:
     """
     )
     assert run_python(code) == (0, "\n", "")
+
+
+FIRST_USE = """
+    import logging, os, signal, threading, warnings
+    import dlx, numpy as np
+
+    packed = np.zeros(3, np.dtype("u1, f4"))["f1"]  # Strides of 5 bytes are copied.
+    ended = []
+
+    def use():
+        dlx.convert(packed, dlx.Tensor)
+
+    def fork():
+        if (child := os.fork()) == 0:
+            signal.alarm(10)
+            use()
+            os._exit(0)
+        ended.append(os.waitpid(child, 0)[1])
+
+    def get(name, get=logging.getLogger):
+        logging.getLogger = get
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+        return get(name)
+
+    warnings.simplefilter("ignore")  # CPython warns of forks beside threads.
+    logging.getLogger = get
+    use()
+    assert ended == [0], f"{ended}: the child waits for a thread that it has not"
+    """
+
+
+def test_a_child_of_a_fork_during_a_first_use_makes_its_own() -> None:
+    """docs/safety.md, Threads: of what dlx looks up once, such as its logger."""
+    assert run_python(FIRST_USE) == (0, "", "")

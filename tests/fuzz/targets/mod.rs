@@ -12,8 +12,9 @@ use arbitrary::{Result, Unstructured};
 use pyo3::exceptions::PySystemError;
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::cpython::once::Once;
 
 mod arrow;
 mod buffer;
@@ -79,7 +80,7 @@ LOOKS = [
 
 /// Runs `body` with the module of [`CODE`], whose `dlx` is the one that is linked here.
 fn with_python<R>(body: impl FnOnce(&Bound<'_, PyModule>) -> R) -> R {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MODULE: Once<Py<PyModule>> = Once::new();
     Python::attach(|py| {
         let module = MODULE.get_or_try_init(py, || {
             let sys = py.import("sys")?;
