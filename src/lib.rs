@@ -41,8 +41,9 @@ fn finalize(py: pyo3::Python<'_>) {
 mod _core {
     use pyo3::prelude::*;
 
-    use crate::api::fast::of_two;
-    use crate::convert::function::Fast;
+    use crate::api::entry::add;
+    use crate::api::fast::FromDlpack;
+    use crate::convert::{empty, function};
     use crate::tensor::object::Tensor;
 
     #[cfg(target_os = "linux")]
@@ -98,12 +99,12 @@ mod _core {
         let table = crate::exchange::publish(py, &crate::exchange::tensor_table::TABLE)?;
         tensor.setattr("__dlpack_c_exchange_api__", table)?;
         module.add("Tensor", tensor)?;
-        crate::api::fast::add_from_dlpack(module, &parsed)?;
+        add::<FromDlpack>(module, &parsed)?;
         crate::api::fast::dlpack::set(py)?;
-        let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
-        let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
-        of_two::add_entry::<Fast>(module, &convert)?;
-        of_two::add_entry::<crate::convert::empty::Fast>(module, &empty)?;
+        let convert = wrap_pyfunction!(function::py_convert, module)?;
+        add::<function::Fast>(module, &convert)?;
+        let parsed = wrap_pyfunction!(empty::empty, module)?;
+        add::<empty::Fast>(module, &parsed)?;
         // Those of the process: `dlx` may be imported again.
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)

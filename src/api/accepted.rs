@@ -135,13 +135,11 @@ impl Accepted {
                     "its element size".to_owned(),
                     format!("{copy}, and align=1 accepts all"),
                 ),
+                Some(align) if align <= ALIGNMENT => (format!("align={align}"), copy),
+                // No copy of dlx helps.
                 Some(align) => (
                     format!("align={align}"),
-                    match align <= ALIGNMENT {
-                        true => copy,
-                        // No copy of dlx helps.
-                        false => "expected memory that its library has aligned so".to_owned(),
-                    },
+                    "expected memory that its library has aligned so".to_owned(),
                 ),
             };
             return Err(Error::refused(format!(

@@ -5,18 +5,21 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::api::accepted::Accepted;
-use crate::api::loan::Entered;
+use crate::api::loan::Loan;
 use crate::api::writing;
-use crate::cpython::once::intern;
 use crate::stream;
 use crate::stream::PyStream;
 use crate::tensor::object::Tensor;
 use crate::types::device;
+use crate::types::error::with_note;
 
 /// ``with dlx.borrow(a, b, out=c, stream=None) as (ta, tb, tc, s):`` lends tensors of any library to a kernel.
 ///
@@ -50,13 +53,62 @@ pub(crate) struct Borrow {
     out: Vec<Py<PyAny>>,
     /// Whether `out` was given as a sequence.
     has_outs: bool,
+    /// Whether this is a use of one tensor.
+    is_use: bool,
     stream: Option<Py<PyAny>>,
     accepted: Option<Box<Accepted>>,
-    entered: Entered,
+    /// While the block is entered.
+    loan: Mutex<Option<Loan>>,
 }
 
 impl Borrow {
-    /// `error`, with a note that names the tensor which caused it: by its index in `tensors`, then in `out`.
+    /// What `Tensor.use` returns: its block gets a view of the tensor alone.
+    pub(crate) fn of_use(tensor: &Bound<'_, Tensor>, stream: Option<Py<PyAny>>) -> PyResult<Self> {
+        Ok(Self {
+            tensors: PyTuple::new(tensor.py(), [tensor])?.unbind(),
+            out: Vec::new(),
+            has_outs: false,
+            is_use: true,
+            stream,
+            accepted: None,
+            loan: Mutex::default(),
+        })
+    }
+
+    /// Lends the tensors, and returns what the block gets.
+    #[inline(always)]
+    fn begin<'py>(&self, py: Python<'py>, loan: &mut Loan) -> PyResult<Bound<'py, PyAny>> {
+        let tensors = self.tensors.bind(py);
+        let (read, wanted) = (
+            tensors.len(),
+            self.stream.as_ref().map(|stream| stream.bind(py)),
+        );
+        let mut device = device::CPU;
+        for index in 0..read + self.out.len() {
+            let (x, written) = match index.checked_sub(read) {
+                None => (tensors.get_borrowed_item(index)?, None),
+                Some(at) => (self.out[at].bind_borrowed(py), Some("out")),
+            };
+            let accepted = self.accepted.as_deref().map(|accepted| (accepted, index));
+            let lent = loan.lend(&x, wanted, written, accepted);
+            device = lent.map_err(|error| self.noted(error, index, py))?;
+        }
+        if loan.needs_no_stream() {
+            stream::wanted(wanted, device)?;
+        }
+        loan.join(py)?;
+        if let Some(view) = loan.view(0).filter(|_| self.is_use) {
+            return Ok(view.bind(py).clone().into_any());
+        }
+        let stream = match loan.stream() {
+            Some(stream) => Bound::new(py, PyStream::new(stream.clone()))?.into_any(),
+            None => py.None().into_bound(py),
+        };
+        Ok(loan.views(stream)?.into_any())
+    }
+
+    /// `error`, with a note that names the tensor which caused it, if there may be several: by its index in `tensors`, then
+    /// in `out`.
     #[cold]
     fn noted(&self, error: PyErr, index: usize, py: Python<'_>) -> PyErr {
         let place = match index.checked_sub(self.tensors.bind(py).len()) {
@@ -64,12 +116,9 @@ impl Borrow {
             Some(index) if self.has_outs => format!("argument out[{index}] of dlx.borrow"),
             Some(_) => "argument out of dlx.borrow".to_owned(),
         };
-        match error
-            .value(py)
-            .call_method1(intern!(py, "add_note"), (place,))
-        {
-            Ok(_) => error,
-            Err(other) => other,
+        match self.is_use {
+            true => error,
+            false => with_note(py, error, &place),
         }
     }
 }
@@ -100,9 +149,10 @@ impl Borrow {
             tensors: tensors.clone().unbind(),
             out,
             has_outs,
+            is_use: false,
             stream,
             accepted: Accepted::of(dtype, contiguous, align, count)?,
-            entered: Entered::default(),
+            loan: Mutex::default(),
         })
     }
 
@@ -117,32 +167,20 @@ impl Borrow {
 
     /// The views, and the stream to launch on.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let tensors = self.tensors.bind(py);
-        let count = tensors.len();
-        self.entered.enter(py, count + self.out.len(), |loan| {
-            let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            let accepted = |index| self.accepted.as_deref().map(|accepted| (accepted, index));
-            for x in tensors.iter_borrowed() {
-                if let Err(error) = loan.lend(&x, wanted, None, accepted(loan.count())) {
-                    return Err(self.noted(error, loan.count(), py));
-                }
-            }
-            for x in &self.out {
-                let accepted = accepted(loan.count());
-                if let Err(error) = loan.lend(x.bind(py), wanted, Some("out"), accepted) {
-                    return Err(self.noted(error, loan.count(), py));
-                }
-            }
-            if loan.needs_no_stream() {
-                stream::wanted(wanted, device::CPU)?;
-            }
-            loan.join(py)?;
-            let stream = match loan.stream() {
-                Some(stream) => Bound::new(py, PyStream::new(stream.clone()))?.into_any(),
-                None => py.None().into_bound(py),
-            };
-            Ok(loan.views(stream)?.into_any())
-        })
+        let mut loan = Loan::of(self.tensors.bind(py).len() + self.out.len());
+        let begun = self.begin(py, &mut loan);
+        let mut place = self.loan.lock().unwrap_or_else(PoisonError::into_inner);
+        if begun.is_ok() && place.is_none() {
+            *place = Some(loan);
+            return begun;
+        }
+        drop(place);
+        // Streams that have joined a capture must be joined back, or the capture could not end.
+        let ended = loan.end(py);
+        begun?;
+        ended.and(Err(PyRuntimeError::new_err(
+            "the block has been entered already",
+        )))
     }
 
     /// Ends the loan: the streams of the tensors wait for that of the block.
@@ -154,67 +192,16 @@ impl Borrow {
         _error: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.entered.exit(py, |loan| {
-            let place = |at| self.tensors.bind(py).len() + at;
-            let mut told = Ok(());
-            for (at, x) in self.out.iter().enumerate() {
-                // Tell all of them, even if one fails.
-                let lent = || Some(loan.view(place(at))?.get().described());
-                told = told.and(writing::tell(x.bind(py), lent));
-            }
-            told
-        })
-    }
-}
-
-/// ``with t.use(stream=s) as v:`` uses a `Tensor` on another stream; see `Tensor.use`.
-#[pyclass(frozen, name = "Use", module = "dlx._core")]
-pub(crate) struct Use {
-    tensor: Py<Tensor>,
-    stream: Option<Py<PyAny>>,
-    entered: Entered,
-}
-
-impl Use {
-    /// A use of `tensor` on `stream`.
-    pub(crate) fn new(tensor: Py<Tensor>, stream: Option<Py<PyAny>>) -> Self {
-        Self {
-            tensor,
-            stream,
-            entered: Entered::default(),
+        let loan = (self.loan.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        let Some(loan) = loan else {
+            return Err(PyRuntimeError::new_err("the block has not been entered"));
+        };
+        let read = self.tensors.bind(py).len();
+        let mut told = Ok(());
+        for (at, x) in self.out.iter().enumerate() {
+            // Tell all of them, even if one fails.
+            told = told.and(writing::tell(x.bind(py), loan.lent(read + at)));
         }
-    }
-}
-
-#[pymethods]
-impl Use {
-    /// As for [`Borrow`].
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.tensor)?;
-        visit.call(&self.stream)
-    }
-
-    /// The tensor, on the other stream.
-    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.entered.enter(py, 1, |loan| {
-            let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            let tensor = self.tensor.bind(py);
-            let device = tensor.get().snapshot()?.meta().device;
-            if !stream::has_streams(device) {
-                stream::wanted(wanted, device)?;
-            }
-            loan.lend(tensor.as_any(), wanted, None, None)?;
-            loan.join(py)?;
-            match loan.view(0) {
-                Some(view) => Ok(view.bind(py).clone().into_any()),
-                None => Ok(py.None().into_bound(py)),
-            }
-        })
-    }
-
-    /// Makes the tensor's own stream wait for the other.
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.entered.exit(py, |_| Ok(()))
+        loan.end(py).and(told)
     }
 }

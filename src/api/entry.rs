@@ -11,8 +11,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
+use crate::cpython::boundary::{guard, raised};
+use crate::cpython::vector::Arguments;
+use crate::tensor::trace;
+
 /// A function made by PyO3, with the C signature that CPython calls.
-pub(crate) type Function = unsafe extern "C" fn(
+pub(super) type Function = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     ffi::Py_ssize_t,
@@ -30,95 +34,141 @@ pub(crate) enum Name {
     Convert,
 }
 
+/// PyO3's functions, for the calls that a fast entry does not answer.
 static PARSED: [OnceLock<Function>; 4] = [const { OnceLock::new() }; 4];
 
-/// PyO3's function, for the calls that a fast entry does not answer; it is there once the entry is registered.
-pub(super) fn parsed(name: Name) -> Option<Function> {
-    PARSED[name as usize].get().copied()
+/// A function whose usual calls have a fast entry.
+pub(crate) trait FastEntry {
+    const NAME: (&'static str, Name);
+
+    /// Answers a usual call; `None` for any other, and where a trace has to note what is made, which PyO3's function does.
+    ///
+    /// PyO3 does not count the attachment (S20).
+    fn call<'py>(receiver: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made>;
 }
 
-/// The C function of a builtin function or bound method, if it has the calling convention of an entry.
-pub(super) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
-    let function = function.cast::<PyCFunction>()?;
-    // SAFETY: the thread is attached, and the cast has checked that this is a builtin function.
-    let flags = unsafe { ffi::PyCFunction_GetFlags(function.as_ptr()) };
-    // SAFETY: attached, with the same builtin function.
-    let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
-    match behind.filter(|_| flags == FLAGS) {
-        // SAFETY: the flags are those of this signature (S20, fast entries).
-        Some(behind) => Ok(unsafe { transmute::<ffi::PyCFunction, Function>(behind) }),
-        None => Err(PyTypeError::new_err(
-            "the function is not called with METH_FASTCALL | METH_KEYWORDS",
-        )),
+/// What a fast entry returns to CPython: a new reference, or NULL with an exception.
+pub(crate) struct Made(*mut ffi::PyObject);
+
+impl<T> From<PyResult<Bound<'_, T>>> for Made {
+    #[inline(always)]
+    fn from(made: PyResult<Bound<'_, T>>) -> Self {
+        Self(made.map_or_else(raised, Bound::into_ptr))
     }
 }
 
-/// A builtin function with the calling convention of an entry.
-pub(super) struct Builtin<'a, 'py> {
-    function: &'a Bound<'py, PyAny>,
-    behind: Function,
+/// What CPython calls.
+///
+/// # Safety
+///
+/// Called by CPython with the thread attached, the receiver of the function, `count` positional arguments, then one value
+/// for each name in `names`, which is a tuple or NULL.
+unsafe extern "C" fn entry<F: FastEntry>(
     receiver: *mut ffi::PyObject,
+    values: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let body = || {
+        if trace::is_on() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: the caller holds the receiver during the call.
+        let receiver = unsafe { Borrowed::from_ptr(py, receiver) };
+        // SAFETY: the caller's promise.
+        let arguments = unsafe { Arguments::of(py, values, count as usize, names) };
+        F::call(&receiver, arguments)
+    };
+    if let Some(Made(made)) = guard(body, |_| None) {
+        return made;
+    }
+    // SAFETY: the caller's promise, passed on unchanged.
+    unsafe { parse(F::NAME.1, receiver, values, count, names) }
 }
 
-impl<'a, 'py> Builtin<'a, 'py> {
-    pub(super) fn of(function: &'a Bound<'py, PyAny>) -> PyResult<Self> {
-        let behind = behind(function)?;
-        // SAFETY: attached, with what `behind` knows to be a builtin function.
-        let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
-        Ok(Self {
-            function,
-            behind,
-            receiver,
-        })
-    }
-
-    /// Calls the function.
-    pub(super) fn call(&self, arguments: [&Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
-        let arguments = arguments.map(Bound::as_ptr);
-        // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
-        let made = unsafe { (self.behind)(self.receiver, arguments.as_ptr(), 2, null_mut()) };
-        // SAFETY: a new reference, or NULL with an exception.
-        unsafe { Bound::from_owned_ptr_or_err(self.function.py(), made) }
+/// Calls PyO3's function.
+///
+/// # Safety
+///
+/// As for [`entry`].
+#[cold]
+pub(super) unsafe fn parse(
+    name: Name,
+    receiver: *mut ffi::PyObject,
+    values: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    match PARSED[name as usize].get() {
+        // SAFETY: it has the calling convention of the entry (S20), and gets the entry's own arguments.
+        Some(parsed) => unsafe { parsed(receiver, values, count, names) },
+        // Unreachable: the function is stored before its entry is registered.
+        None => null_mut(),
     }
 }
 
-/// A method definition with the signature and docstring of `documented`, in place of the function behind `pyo3`: CPython
-/// calls `fast`. It is leaked, because CPython keeps a pointer to it.
-pub(super) fn definition(
+/// A method definition of an entry, with the signature and docstring of `documented`, in place of the function behind
+/// `pyo3`. It is leaked, because CPython keeps a pointer to it.
+fn definition(
     documented: &Bound<'_, PyAny>,
-    (name, entry): (&str, Name),
-    pyo3: &Bound<'_, PyAny>,
+    pyo3: &Bound<'_, PyCFunction>,
+    (name, place): (&str, Name),
     fast: Function,
 ) -> PyResult<*mut ffi::PyMethodDef> {
-    let behind = behind(pyo3)?;
+    // SAFETY: attached, with a builtin function.
+    let flags = unsafe { ffi::PyCFunction_GetFlags(pyo3.as_ptr()) };
+    // SAFETY: as above.
+    let behind = unsafe { ffi::PyCFunction_GetFunction(pyo3.as_ptr()) };
+    let Some(behind) = behind.filter(|_| flags == FLAGS) else {
+        return Err(PyTypeError::new_err(
+            "the function is not called with METH_FASTCALL | METH_KEYWORDS",
+        ));
+    };
+    // SAFETY: the flags are those of this signature (S20, fast entries).
+    let behind = unsafe { transmute::<ffi::PyCFunction, Function>(behind) };
+    PARSED[place as usize].get_or_init(|| behind);
     let signature: String = documented.getattr("__text_signature__")?.extract()?;
     let text: String = documented.getattr("__doc__")?.extract()?;
     let doc = CString::new(format!("{name}{signature}\n--\n\n{text}"))?;
-    let definition = Box::leak(Box::new(ffi::PyMethodDef {
+    Ok(Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: CString::new(name)?.into_raw(),
         ml_meth: ffi::PyMethodDefPointer {
             PyCFunctionFastWithKeywords: fast,
         },
         ml_flags: FLAGS,
         ml_doc: doc.into_raw(),
-    }));
-    PARSED[entry as usize].get_or_init(|| behind);
-    Ok(definition)
+    })))
 }
 
-/// Adds a function of PyO3 to the module, with a definition of dlx's: CPython calls `fast`.
-pub(crate) fn add(
+/// Adds the entry of `F` to the module, in place of a function of PyO3.
+pub(crate) fn add<F: FastEntry>(
     module: &Bound<'_, PyModule>,
-    name: (&'static str, Name),
     pyo3: &Bound<'_, PyCFunction>,
-    fast: Function,
 ) -> PyResult<()> {
-    let definition = definition(pyo3, name, pyo3, fast)?;
+    let definition = definition(pyo3, pyo3, F::NAME, entry::<F>)?;
     let (receiver, module_name) = (module.as_ptr(), module.name()?);
     // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
     // objects, the name a string.
     let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, module_name.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     let function = unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }?;
-    module.add(name.0, function)
+    module.add(F::NAME.0, function)
+}
+
+/// Sets an entry on the class of `sample`, in place of a method of PyO3.
+pub(super) fn set_on_class(
+    sample: &Bound<'_, PyAny>,
+    name: (&'static str, Name),
+    fast: Function,
+) -> PyResult<()> {
+    let (py, class) = (sample.py(), sample.get_type());
+    let bound = sample.getattr(name.0)?;
+    let definition = definition(&class.getattr(name.0)?, bound.cast()?, name, fast)?;
+    // SAFETY: attached; the class is live, and the leaked definition has the flags of its function.
+    let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or NULL with an exception.
+    let method = unsafe { Bound::from_owned_ptr_or_err(py, method) }?;
+    class.setattr(name.0, method)
 }

@@ -85,16 +85,20 @@ pub(crate) fn from_dlpack<'py>(
         stream: asked.as_ref(),
         release: Release::of(release)?,
     };
-    if let Some(tensor) = Tensor::of(x)
+    let made = if let Some(tensor) = Tensor::of(x)
         && stream.is_none()
         && !aliases::is_asked(tensor.get().snapshot()?, device)
     {
-        return again(tensor, device, copy);
+        again(tensor, device, copy)?
+    } else if request.release == Release::RecordStream {
+        recorded(x, &request)?
+    } else {
+        Tensor::holding(x.py(), ladder::from_dlpack(x, &request)?)?
+    };
+    if trace::is_on() {
+        trace::begun(made.as_any(), c"from_dlpack", Some(x), None);
     }
-    if request.release == Release::RecordStream {
-        return recorded(x, &request);
-    }
-    Tensor::holding(x.py(), ladder::from_dlpack(x, &request)?)
+    Ok(made)
 }
 
 /// Imports for ``release="record_stream"``: tells the producer which stream uses the tensor, so that its own allocator
@@ -220,7 +224,9 @@ pub(crate) fn from_pointer<'py>(
         Source::Python(PythonOwner::new(owner))
     });
     let made = Tensor::holding(py, checked.with_usage(source, usage))?;
-    trace::begun(made.as_any(), c"from_pointer", None, None);
+    if trace::is_on() {
+        trace::begun(made.as_any(), c"from_pointer", None, None);
+    }
     Ok(made)
 }
 

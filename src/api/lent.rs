@@ -55,11 +55,16 @@ impl Lent {
         }
     }
 
+    /// The streams of the tensor, which tell where it has no library to ask.
+    fn usage(&self) -> Option<&StreamUsage> {
+        self.snapshot.usage().filter(|_| self.library.is_none())
+    }
+
     /// The stream that its library works on now, if the library can tell.
     fn now(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
         match &self.library {
             Some(library) => library.stream(py, self.device()),
-            None => Ok(self.snapshot.usage().and_then(StreamUsage::now)),
+            None => Ok(self.usage().and_then(StreamUsage::now)),
         }
     }
 
@@ -86,14 +91,16 @@ impl Lent {
     /// Adds what the block's stream has to wait for.
     pub(super) fn collect(&mut self, py: Python<'_>, waits: &mut Waits) -> PyResult<()> {
         let now = self.now_at_entry(py)?;
-        match (&self.library, self.snapshot.usage()) {
-            (None, Some(usage)) => {
-                self.covered = usage.uses.lock().clone();
+        let mut covered = Vec::new();
+        match self.usage() {
+            Some(usage) => {
+                // Before they are collected: of a use that another thread adds then, nothing is known.
+                covered = usage.uses.lock().clone();
                 usage.collect(waits, now.as_ref());
             }
-            _ => now.iter().for_each(|now| waits.add(now)),
+            None => now.iter().for_each(|now| waits.add(now)),
         }
-        self.then = now.map(Box::new);
+        (self.covered, self.then) = (covered, now.map(Box::new));
         Ok(())
     }
 
@@ -102,28 +109,20 @@ impl Lent {
     pub(super) fn collect_back(&self, py: Python<'_>, back: &mut Waits) -> PyResult<bool> {
         let now = self.now(py)?;
         now.iter().for_each(|now| back.add(now));
-        if let (None, Some(usage)) = (&self.library, self.snapshot.usage())
-            && let Some(own) = usage.stream()
-        {
-            back.add(own);
-        }
-        let is_same = match (&self.then, &now) {
-            (Some(then), Some(now)) => then.is(now),
-            (Some(_), None) => false,
-            (None, _) => true,
-        };
-        Ok(!is_same)
+        let own = self.usage().and_then(StreamUsage::stream);
+        own.iter().for_each(|own| back.add(own));
+        let is_now = |then: &Stream| now.as_ref().is_some_and(|now| then.is(now));
+        Ok(self.then.as_deref().is_some_and(|then| !is_now(then)))
     }
 
     /// Whether the tensor itself has to remember the end of the block: it has no stream of its own that waits for it.
     pub(crate) fn remembers(&self) -> bool {
-        let usage = self.snapshot.usage().filter(|_| self.library.is_none());
-        usage.is_some_and(|usage| usage.stream().is_none())
+        self.usage().is_some_and(|usage| usage.stream().is_none())
     }
 
     /// Notes the end of the block.
     pub(crate) fn add_use(&self, end: &End) {
-        if let Some(usage) = self.snapshot.usage().filter(|_| self.library.is_none()) {
+        if let Some(usage) = self.usage() {
             usage.add_use(end.clone(), &self.covered);
         }
     }

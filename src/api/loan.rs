@@ -3,9 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::iter::once_with;
-use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -24,6 +22,7 @@ use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
 use crate::stream::{Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -114,9 +113,6 @@ impl Loan {
             .into());
         }
         let count = self.count();
-        if self.ordered.is_empty() {
-            self.ordered.reserve_exact(self.views.capacity());
-        }
         // A value that is pushed is built elsewhere first.
         let lent = once_with(|| (count, Lent::new((snapshot, library, now))));
         self.ordered.extend(lent);
@@ -189,6 +185,11 @@ impl Loan {
     /// The view of tensor number `place`.
     pub(super) fn view(&self, place: usize) -> Option<&Py<Tensor>> {
         self.views.get(place)
+    }
+
+    /// The memory of tensor number `place`, for its description.
+    pub(super) fn lent(&self, place: usize) -> Option<&Snapshot> {
+        Some(self.view(place)?.get().described())
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
@@ -267,49 +268,4 @@ fn join_back(
         result = result.and(order::finish(stream).map_err(PyErr::from));
     }
     result
-}
-
-/// The loan of a block, while it is entered.
-#[derive(Default)]
-pub(super) struct Entered(Mutex<Option<Loan>>);
-
-impl Entered {
-    /// Enters the block with `count` tensors, which `body` lends.
-    pub(super) fn enter<'py>(
-        &self,
-        py: Python<'py>,
-        count: usize,
-        body: impl FnOnce(&mut Loan) -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let mut loan = Loan::of(count);
-        let entered = body(&mut loan);
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entered.is_ok() && place.is_none() {
-            *place = Some(loan);
-            return entered;
-        }
-        drop(place);
-        // Streams that have joined a capture must be joined back, or the capture could not end.
-        let ended = loan.end(py);
-        entered?;
-        ended.and(Err(PyRuntimeError::new_err(
-            "the block has been entered already",
-        )))
-    }
-
-    /// Ends the loan, after `tell` has told the libraries what was written to.
-    pub(super) fn exit(
-        &self,
-        py: Python<'_>,
-        tell: impl FnOnce(&Loan) -> PyResult<()>,
-    ) -> PyResult<()> {
-        let loan = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match loan {
-            Some(loan) => {
-                let told = tell(&loan);
-                loan.end(py).and(told)
-            }
-            None => Err(PyRuntimeError::new_err("the block has not been entered")),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, Py
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::api::borrow::Use;
+use crate::api::borrow::Borrow;
 use crate::api::parts::{compared, first_extent, iterator};
 use crate::cpython::modules::python;
 use crate::import::aliases;
@@ -19,7 +19,7 @@ use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, bytes, element, indexing};
+use crate::tensor::{array_interface, buffer, bytes, element, indexing, trace};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -148,8 +148,8 @@ impl Tensor {
     /// tensor's streams on entry, and they wait for ``s`` on exit, also when the body raises. Raises ``BufferError`` if
     /// ``stream`` is given on a device without streams, and for waits that would invalidate a graph capture.
     #[pyo3(name = "use", signature = (*, stream=None))]
-    fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> Use {
-        Use::new(slf.clone().unbind(), stream)
+    fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> PyResult<Borrow> {
+        Borrow::of_use(slf, stream)
     }
 
     /// Block until the elements are ready and all work queued on their stream, and on ``stream`` if given, is done.
@@ -198,7 +198,11 @@ impl Tensor {
         dl_device: Option<(i64, i64)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        requested::capsule(slf, stream, max_version, dl_device, copy)
+        let made = requested::capsule(slf, stream, max_version, dl_device, copy)?;
+        if trace::is_on() {
+            trace::made_capsule(&made, slf);
+        }
+        Ok(made)
     }
 
     /// ``(DeviceType, id)``, as in the array API.

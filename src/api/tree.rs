@@ -16,9 +16,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::api::entry::Builtin;
 use crate::api::from_dlpack::{is_no_tensor, is_tensor};
-use crate::cpython::call::call_with;
+use crate::cpython::call::{call_here, call_with};
 use crate::import::ladder::is_plain;
 use crate::types::error::type_name;
 
@@ -82,8 +81,8 @@ struct Walk<'a, 'py> {
     /// How many leaves have been converted, which may run any code.
     converted: usize,
     leaf: &'a Bound<'py, PyAny>,
-    /// The leaf with its second argument, if it takes one.
-    second: Option<(Builtin<'a, 'py>, Bound<'py, PyAny>)>,
+    /// The second argument of the leaf, if it takes one.
+    second: Option<Bound<'py, PyAny>>,
     other: Option<&'a Bound<'py, PyAny>>,
     odd: &'a Bound<'py, PyTuple>,
     made: Option<&'a Bound<'py, PyList>>,
@@ -92,8 +91,7 @@ struct Walk<'a, 'py> {
 /// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves, and to what has no numbers and ``leaf``
 /// refuses, unless it is None; to numbers and text only if it is ``leaf`` as well.
 ///
-/// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
-/// argument. ``odd`` has three functions for containers other than exact lists, tuples and dicts: what one holds, a list,
+/// ``leaf`` takes a tensor, and what ``more`` has, if that is not empty. ``odd`` has three functions for containers other than exact lists, tuples and dicts: what one holds, a list,
 /// or None if it is a leaf; and what it becomes, given new items by the ids of the old, whether it contains itself, and
 /// that list; and whether one that stays still holds that list. New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to
 /// it, each with a position in what it holds, and what is there.
@@ -114,10 +112,7 @@ pub(crate) fn map_tree<'py>(
         kept: Vec::new(),
         converted: 0,
         leaf,
-        second: match more.get_item(0) {
-            Ok(second) => Some((Builtin::of(leaf)?, second)),
-            Err(_) => None,
-        },
+        second: more.iter().next(),
         other,
         odd,
         made: rebuilt,
@@ -185,7 +180,7 @@ impl<'py> Walk<'_, 'py> {
             Some(read.insert(dict.copy()?).values())
         } else if is_tensor(x)? {
             let new = match &self.second {
-                Some((leaf, second)) => leaf.call([x, second]),
+                Some(second) => call_here(self.leaf, &[x, second]),
                 None => call_with(self.leaf, &[x]),
             };
             let new = new.or_else(|error| self.refused(x, error))?;

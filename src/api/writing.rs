@@ -11,7 +11,6 @@ use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::copy::request::Request;
 use crate::cpython::lookup::is_static;
 use crate::cpython::modules::python;
-use crate::cpython::once::intern;
 use crate::exchange::slot::inner_of;
 use crate::import::cache::{self};
 use crate::import::ladder::from_dlpack;
@@ -19,7 +18,7 @@ use crate::import::view::lend_unordered;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{Shown, copy_refused, is_urgent, type_name};
+use crate::types::error::{Shown, copy_refused, is_urgent, type_name, with_note};
 use crate::types::layout;
 
 /// Returns the snapshot of `x` for writing, without `MAYBE_READ_ONLY`.
@@ -62,11 +61,7 @@ pub(crate) fn advised(py: Python<'_>, error: PyErr) -> PyErr {
     let text = Shown(error.value(py)).to_string();
     if error.is_instance_of::<PyBufferError>(py) && text.contains("; pass ") {
         let note = "a copy would keep what is written: let the kernel write to dlx.empty(shape, dtype), and copy that to out";
-        // Without the note the error still says enough.
-        error
-            .value(py)
-            .call_method1(intern!(py, "add_note"), (note,))
-            .ok();
+        return with_note(py, error, note);
     }
     error
 }
@@ -134,35 +129,20 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
 #[pyfunction]
 #[pyo3(signature = (x, lent, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>, lent: &Bound<'_, Tensor>) -> PyResult<()> {
-    tell(x, || Some(lent.get().described()))
+    tell(x, Some(lent.get().described()))
 }
 
-/// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it.
-#[inline(always)]
-pub(crate) fn tell<'a>(
-    x: &Bound<'_, PyAny>,
-    lent: impl FnOnce() -> Option<&'a Snapshot>,
-) -> PyResult<()> {
-    if is_read_by_table(x) {
+/// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it: what `x` exports by
+/// now may be other memory.
+pub(crate) fn tell(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
+    let py = x.py();
+    // A tensor of torch that exports its own memory, and nothing else's.
+    if matches!(cache::table(x), Some((_, Some(_)))) {
         return torch::increment_version(x);
     }
     if numpy::is_ndarray(x) {
         return Ok(());
     }
-    tell_of(x, lent())
-}
-
-/// Whether `x` is a tensor of torch that exports its own memory, and nothing else's.
-#[inline(always)]
-fn is_read_by_table(x: &Bound<'_, PyAny>) -> bool {
-    matches!(cache::table(x), Some((_, Some(_))))
-}
-
-/// As [`tell`]: what `x` exports by now may be other memory than what was `lent`.
-#[cold]
-#[inline(never)]
-fn tell_of(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
-    let py = x.py();
     if paddle::counts(x) {
         return paddle::increment_version(x);
     }
@@ -173,12 +153,11 @@ fn tell_of(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
     }
     let counter = lent.map(|lent| adapters::counter(py, lent)).transpose();
     match counter.map(Option::flatten) {
-        Ok(Some(counter)) => counter.increment(),
-        Ok(None) => told(x).map(drop)?,
-        Err(error) if is_urgent(py, &error) || !told(x)? => return Err(error),
-        Err(_) => {}
+        Ok(Some(counter)) => Ok(counter.increment()),
+        Ok(None) => told(x).map(drop),
+        Err(error) if is_urgent(py, &error) || !told(x)? => Err(error),
+        Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Tells the library of `x` that it was written to; returns whether it counts that.

@@ -197,7 +197,7 @@ impl Bridged {
             return self.finish(taken, kind, like, &arguments);
         }
         taken.extend(by_name.iter().map(|&x| x.to_owned()));
-        let result = vectorcall(function, &mut taken, arguments.names)?;
+        let result = vectorcall(function, &mut taken, arguments.names.as_deref())?;
         match kind {
             Some(kind) => self.give(kind, like, result),
             None => Ok(result),
@@ -217,7 +217,13 @@ impl Bridged {
         let py = taken.remove(0).py();
         let (by_position, by_name) = arguments.values.split_at(arguments.positional());
         let named = PyDict::new(py);
-        for (name, x) in arguments.names.into_iter().flatten().zip(by_name) {
+        for (name, x) in arguments
+            .names
+            .as_deref()
+            .into_iter()
+            .flatten()
+            .zip(by_name)
+        {
             named.set_item(name, x)?;
         }
         let (taken, all) = (PyList::new(py, taken)?, PyTuple::new(py, by_position)?);
@@ -280,7 +286,7 @@ impl Bridged {
 
 /// Whether no keyword is ``out`` and every value is of a common non-tensor type.
 fn are_plain(arguments: &Arguments<'_, '_>) -> PyResult<bool> {
-    let Some(names) = arguments.names else {
+    let Some(names) = &arguments.names else {
         return Ok(true);
     };
     let by_name = &arguments.values[arguments.positional()..];

@@ -6,13 +6,15 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
-use crate::api::entry::Name;
-use crate::api::fast::of_two::OfTwo;
+use crate::api::entry::{FastEntry, Made, Name};
 use crate::classes::mixin;
 use crate::convert::function::as_asked;
 use crate::convert::source::Options;
 use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
+use crate::cpython::boundary::counted;
+use crate::cpython::once::intern;
+use crate::cpython::vector::Arguments;
 use crate::exchange::Table;
 use crate::import::protocol;
 use crate::tensor::checked::{self, Checked, Prototype, parts};
@@ -96,29 +98,27 @@ pub(crate) fn empty<'py>(
             }
         },
     };
-    trace::begun(&made, c"empty", None, None);
+    if trace::is_on() {
+        trace::begun(&made, c"empty", None, None);
+    }
     Ok(made)
 }
 
 /// `empty(shape, dtype, like=)`.
 pub(crate) struct Fast;
 
-impl OfTwo for Fast {
+impl FastEntry for Fast {
     const NAME: (&'static str, Name) = ("empty", Name::Empty);
-    const LIKE: bool = true;
 
-    fn call<'py>(
-        shape: &Bound<'py, PyAny>,
-        dtype: &Bound<'py, PyAny>,
-        like: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        empty(
-            shape,
-            dtype,
-            None,
-            like.filter(|like| !like.is_none()),
-            false,
-        )
+    #[inline(always)]
+    fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
+        let ([shape, dtype, like], Some(names)) = (arguments.values, arguments.names) else {
+            return None;
+        };
+        let py = shape.py();
+        let is_usual = names.len() == 1 && names.get_borrowed_item(0).ok()?.is(intern!(py, "like"));
+        let like = Some(&**like).filter(|like| !like.is_none());
+        is_usual.then(|| counted(py, || empty(shape, dtype, None, like, false)).into())
     }
 }
 

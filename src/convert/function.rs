@@ -7,18 +7,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, torch};
-use crate::api::entry::Name;
-use crate::api::fast::of_two::OfTwo;
+use crate::api::entry::{FastEntry, Made, Name};
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
 use crate::convert::deliver;
 use crate::convert::source::{Options, noted, tensor_of};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
+use crate::cpython::boundary::counted;
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::modules::python;
 use crate::cpython::once::intern;
+use crate::cpython::vector::Arguments;
 use crate::exchange::slot::{inner_of, is_mixin};
 use crate::import::ladder::{from_dlpack, is_accepted};
 use crate::stream;
@@ -89,17 +90,17 @@ pub(crate) fn py_convert<'py>(
 /// `convert(x, to)` without keywords.
 pub(crate) struct Fast;
 
-impl OfTwo for Fast {
+impl FastEntry for Fast {
     const NAME: (&'static str, Name) = ("convert", Name::Convert);
-    const LIKE: bool = false;
 
     #[inline(always)]
-    fn call<'py>(
-        x: &Bound<'py, PyAny>,
-        to: &Bound<'py, PyAny>,
-        _: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        as_asked(x, to, &Options::default())
+    fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
+        match (arguments.values, arguments.names) {
+            ([x, to], None) => {
+                Some(counted(x.py(), || as_asked(x, to, &Options::default())).into())
+            }
+            _ => None,
+        }
     }
 }
 

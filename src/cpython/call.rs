@@ -26,7 +26,6 @@ type VectorcallMethod = unsafe extern "C" fn(
 ) -> *mut ffi::PyObject;
 
 /// The functions that this interpreter has.
-#[derive(Clone, Copy)]
 struct Functions {
     get_optional_attr: Option<GetOptionalAttr>,
     vectorcall_method: Option<VectorcallMethod>,
@@ -38,9 +37,9 @@ struct Functions {
 pub(super) const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 
 /// The functions, looked up once.
-fn functions() -> Functions {
+fn functions() -> &'static Functions {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
-    *FUNCTIONS.get_or_init(|| Functions {
+    FUNCTIONS.get_or_init(|| Functions {
         // SAFETY: `PyObject_GetOptionalAttr` has had this signature since CPython 3.13, and its predecessor since 3.7
         // (S23).
         get_optional_attr: unsafe { symbol("PyObject_GetOptionalAttr") }
@@ -148,12 +147,21 @@ const MOST: usize = 6;
 
 /// Calls `function` with these arguments, without a tuple for them.
 #[inline(never)]
-pub(crate) fn call_with<'py>(
+pub(crate) fn call_with<'py, const N: usize>(
     function: &Bound<'py, PyAny>,
-    arguments: &[&Bound<'py, PyAny>],
+    arguments: &[&Bound<'py, PyAny>; N],
+) -> PyResult<Bound<'py, PyAny>> {
+    call_here(function, arguments)
+}
+
+/// As [`call_with`], for a loop that calls.
+#[inline(always)]
+pub(crate) fn call_here<'py, const N: usize>(
+    function: &Bound<'py, PyAny>,
+    arguments: &[&Bound<'py, PyAny>; N],
 ) -> PyResult<Bound<'py, PyAny>> {
     let vectorcall = there(functions().vectorcall)?;
-    debug_assert!(arguments.len() <= MOST);
+    const { assert!(N <= MOST) };
     // One place before them, which the callee may write to.
     let mut all = [null_mut(); MOST + 1];
     let mut count = 0;

@@ -27,13 +27,38 @@ pub(crate) type Entry = unsafe extern "C" fn(
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'a, 'py> {
     pub(crate) values: &'a [Borrowed<'a, 'py, PyAny>],
-    pub(crate) names: Option<&'a Bound<'py, PyTuple>>,
+    pub(crate) names: Option<Borrowed<'a, 'py, PyTuple>>,
 }
 
-impl Arguments<'_, '_> {
+impl<'a, 'py> Arguments<'a, 'py> {
+    /// Those that CPython passes.
+    ///
+    /// # Safety
+    ///
+    /// So many positional arguments, then one value for each name in `names`, which is a tuple or NULL; the caller holds all
+    /// of them during the call.
+    #[inline(always)]
+    pub(crate) unsafe fn of(
+        py: Python<'py>,
+        values: *const *mut ffi::PyObject,
+        positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> Self {
+        // SAFETY: NULL or a live object, as the caller promises.
+        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
+        // SAFETY: the caller passes a tuple.
+        let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
+        let values = match positional + names.as_ref().map_or(0, |names| names.len()) {
+            0 => &[],
+            // SAFETY: so many live objects, as the caller promises, and a `Borrowed` is the pointer to one.
+            count => unsafe { slice::from_raw_parts(values.cast(), count) },
+        };
+        Self { values, names }
+    }
+
     /// How many have no names.
     pub(crate) fn positional(&self) -> usize {
-        self.values.len() - self.names.map_or(0, |names| names.len())
+        self.values.len() - self.names.as_ref().map_or(0, |names| names.len())
     }
 }
 
@@ -69,19 +94,9 @@ pub(crate) unsafe extern "C" fn entry<T: ByVector>(
         let object = unsafe { Borrowed::from_ptr(py, object) };
         // SAFETY: an object of `T`, as the caller promises.
         let object = unsafe { object.cast_unchecked::<T>() };
-        // SAFETY: as for the object, if it is not NULL.
-        let names = unsafe { Borrowed::from_ptr_or_opt(py, names) };
-        // SAFETY: the caller passes a tuple.
-        let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
-        let count = (count & !ARGUMENTS_OFFSET) + names.as_ref().map_or(0, |names| names.len());
-        let values = match count {
-            0 => &[],
-            // SAFETY: so many live objects, which the caller holds during the call, and a `Borrowed` is the pointer to
-            // one.
-            _ => unsafe { slice::from_raw_parts(values.cast(), count) },
-        };
-        let names = names.as_deref();
-        let made = object.get().call(py, Arguments { values, names });
+        // SAFETY: the caller's promise, without that bit.
+        let arguments = unsafe { Arguments::of(py, values, count & !ARGUMENTS_OFFSET, names) };
+        let made = object.get().call(py, arguments);
         made.map_or_else(raised, Bound::into_ptr)
     };
     guard(body, |payload| raised(panicked(&*payload)))

@@ -268,8 +268,7 @@ unsafe extern "C" fn to_py_object<E: Exchange>(
         };
         drop(kept);
         if trace::is_on() {
-            // SAFETY: attached, with a new object.
-            unsafe { trace::imported(object.as_ptr(), null_mut(), c"table") };
+            trace::begun(&object, c"table", None, None);
         }
         // SAFETY: `out_py_object` is the caller's place for the result (S2).
         unsafe { out_py_object.write(object.into_ptr().cast()) };

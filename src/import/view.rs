@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
-use crate::abi::{DLDevice, DLTensor};
+use crate::abi::DLTensor;
 use crate::adapters::torch::{self, Guards};
 use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::{Asked, Consumer, Request};
@@ -136,7 +136,7 @@ fn of_table(
         None => exported(x, table, guards)?,
     };
     let device = snapshot.meta().device;
-    Ok((snapshot, library(table, device)))
+    Ok((snapshot, work_stream(table, device).map(Library::Table)))
 }
 
 /// What the table of torch lends; `None` if it does not.
@@ -181,12 +181,6 @@ fn exported(x: &Bound<'_, PyAny>, table: &Table, guards: Option<&Guards>) -> PyR
         guards.check(x, snapshot.meta().dtype, snapshot.meta().data)?;
     }
     Ok(snapshot)
-}
-
-/// The library of a table, for a device with streams.
-#[inline(always)]
-fn library(table: &Table, device: DLDevice) -> Option<Library> {
-    work_stream(table, device).map(Library::Table)
 }
 
 /// Imports without order if `__cuda_array_interface__` names the stream, else for the stream of the block.

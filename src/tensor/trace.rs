@@ -19,14 +19,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::abi::DLTensor;
-use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::boundary::guard;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others};
 use crate::cpython::once::intern;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source, Traced};
 
-pub(crate) use export::{exported, exported_capsule, made_capsule};
+pub(crate) use export::{exported, made_capsule};
 
 /// What is called for each begin, a reference of its own, or NULL; accessed only by attached threads.
 static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
@@ -83,43 +83,15 @@ pub(crate) fn is_on() -> bool {
     !HOOK.load(Ordering::Relaxed).is_null()
 }
 
-/// Begins to watch the tensor `made`, a new reference, which came from `source`.
-///
-/// # Safety
-///
-/// Attached; `made` is NULL or a live object that nobody else has seen, `source` NULL or a live object.
+/// Begins to watch `made`, if it is a new tensor: of `source`, to be converted to `class`.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn imported(
-    made: *mut ffi::PyObject,
-    source: *mut ffi::PyObject,
-    way: &'static CStr,
-) {
-    if made.is_null() {
-        return;
-    }
-    let body = || {
-        // SAFETY: as the caller promises.
-        let py = unsafe { Python::assume_attached() };
-        // SAFETY: a live object, as the caller promises.
-        let made = unsafe { Borrowed::from_ptr(py, made) };
-        // SAFETY: NULL or live, as the caller promises.
-        let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-        begun(&made, way, source.as_ref(), None);
-    };
-    guard(body, unraisable);
-}
-
-/// Begins to watch `made`, if a trace is on and it is a new tensor: of `source`, to be converted to `class`.
 pub(crate) fn begun(
     made: &Bound<'_, PyAny>,
     way: &'static CStr,
     source: Option<&Bound<'_, PyAny>>,
     class: Option<&Bound<'_, PyAny>>,
 ) {
-    if !is_on() {
-        return;
-    }
     let Some(tensor) = Tensor::of(made).filter(|_| !has_others(made)) else {
         return;
     };

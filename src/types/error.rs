@@ -15,7 +15,7 @@ use pyo3::types::{PyString, PyType};
 
 use crate::cpython::interpreter;
 use crate::cpython::modules::loaded_class;
-use crate::cpython::once::Once;
+use crate::cpython::once::{Once, intern};
 use crate::driver;
 
 /// An error that may have to be reported without Python (the allocator's `SetError`).
@@ -196,6 +196,14 @@ pub(crate) fn type_name(cls: &Bound<'_, PyType>) -> String {
 /// `error`, raised because of `cause`, if there is one.
 pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: impl Into<Option<PyErr>>) -> PyErr {
     error.set_cause(py, cause.into());
+    error
+}
+
+/// `error` with a note, without which it still says enough.
+#[cold]
+pub(crate) fn with_note(py: Python<'_>, error: PyErr, note: &str) -> PyErr {
+    let add_note = intern!(py, "add_note");
+    error.value(py).call_method1(add_note, (note,)).ok();
     error
 }
 

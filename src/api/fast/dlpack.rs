@@ -7,9 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{owned, parse};
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
-use crate::api::entry::{Name, definition};
+use crate::api::entry::{Name, parse, set_on_class};
 use crate::cpython::boundary::guard;
 use crate::cpython::once::intern;
 use crate::tensor::capsule;
@@ -18,20 +17,13 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
 use crate::types::dtype;
+use crate::types::error::unseen;
 
 /// Installs the entry `__dlpack__` on the class `Tensor`.
 pub(crate) fn set(py: Python<'_>) -> PyResult<()> {
     // Only a bound method reveals its C function.
     let sample = Tensor::new(py, Snapshot::allocate(&[0], dtype::BYTE, 0)?)?;
-    let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
-    let entry = ("__dlpack__", Name::Dlpack);
-    let (documented, bound) = (class.getattr(name)?, sample.getattr(name)?);
-    let definition = definition(&documented, entry, &bound, exported)?;
-    // SAFETY: attached; the class is live, and the leaked definition has the flags of `exported`.
-    let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
-    // SAFETY: a new reference, or NULL with an exception.
-    let method = unsafe { Bound::from_owned_ptr_or_err(py, method) }?;
-    class.setattr(name, method)
+    set_on_class(&sample, ("__dlpack__", Name::Dlpack), exported)
 }
 
 /// The entry of `tensor.__dlpack__(**keywords)`, for a capsule without a copy.
@@ -46,23 +38,19 @@ unsafe extern "C" fn exported(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let fast = if count == 0 {
+    // What a trace has to note, PyO3's function does.
+    let fast = if count == 0 && !trace::is_on() {
         // SAFETY: the caller's promise, without positional arguments.
         let body = || unsafe { of_tensor(tensor, arguments, keywords) };
         guard(body, |_| None)
     } else {
         None
     };
-    let made = match fast {
+    match fast {
         Some(made) => made.as_ptr(),
         // SAFETY: the caller's promise, passed on unchanged.
         None => unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) },
-    };
-    if trace::is_on() {
-        // SAFETY: a new reference or NULL, and the receiver, which the caller holds.
-        unsafe { trace::exported_capsule(made, tensor) };
     }
-    made
 }
 
 /// The capsule of a tensor without streams, for the usual keywords; `None` for any other call.
@@ -117,4 +105,15 @@ fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
     let version = version.cast_exact::<PyTuple>().ok()?;
     let major = version.get_borrowed_item(0).ok()?;
     (version.len() == 2).then(|| major.extract().ok())?
+}
+
+/// The owned reference; an error is dropped, and the slow path raises it again.
+fn owned<T>(made: PyResult<Bound<'_, T>>) -> Option<NonNull<ffi::PyObject>> {
+    match made {
+        Ok(made) => NonNull::new(made.into_ptr()),
+        Err(error) => {
+            unseen(error);
+            None
+        }
+    }
 }

@@ -16,7 +16,6 @@ use crate::cpython::call::{call_with, vectorcall};
 use crate::cpython::lookup::lacks;
 use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
-use crate::exchange::Table;
 use crate::import::ladder::is_plain;
 use crate::stream;
 use crate::tensor::object::Tensor;
@@ -34,23 +33,6 @@ struct Call<'a, 'py> {
 }
 
 impl Launched {
-    /// Lends the tensor that is an argument.
-    fn lend<'py>(
-        &self,
-        call: &mut Call<'_, 'py>,
-        index: usize,
-        wanted: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let x = &*call.arguments.values[index];
-        let parameter = self.parameter(&call.arguments, index)?;
-        let written = self.parameters.written[parameter].then_some("the tensor");
-        let accepted = self.accepted.as_deref().map(|of| (of, parameter));
-        let device = call.loan.lend(x, wanted, written, accepted)?;
-        call.taken.push(x.clone());
-        call.lent.push((index, parameter, device));
-        Ok(())
-    }
-
     /// Takes the arguments, and makes the stream of the call wait for the tensors; returns the
     /// names of the arguments. `at` is the argument that is the stream.
     fn begin<'py>(
@@ -74,14 +56,21 @@ impl Launched {
                     return Err(self.noted(py, &call.arguments, index, error));
                 }
                 call.taken.push(x.to_owned());
-            } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
-                return Err(self.noted(py, &call.arguments, index, error));
+                continue;
             }
+            let parameter = self.parameter(&call.arguments, index)?;
+            let written = self.parameters.written[parameter].then_some("the tensor");
+            let accepted = self.accepted.as_deref().map(|of| (of, parameter));
+            let lent = call.loan.lend(&x, wanted.as_ref(), written, accepted);
+            let device = lent.map_err(|error| self.noted(py, &call.arguments, index, error))?;
+            call.taken.push(x.to_owned());
+            call.lent.push((index, parameter, device));
         }
         if !call.lent.is_empty() || wanted.is_some() {
             self.order(py, call, wanted.as_ref())?;
         }
         let names = call.arguments.names;
+        let names = names.as_deref();
         if self.parameters.stream.is_none() {
             return Ok(names.cloned());
         }
@@ -121,7 +110,7 @@ impl Launched {
         index: usize,
         error: PyErr,
     ) -> PyErr {
-        let (positional, names) = (arguments.positional(), arguments.names);
+        let (positional, names) = (arguments.positional(), arguments.names.as_deref());
         let noted = (error.value(py), index, positional, names);
         match self.note.bind(py).call1(noted) {
             Ok(_) => error,
@@ -129,12 +118,8 @@ impl Launched {
         }
     }
 
-    /// Refuses tensors of several devices, and a call of which nothing says on which stream it launches.
-    #[inline(never)]
-    fn check_streams(&self, py: Python<'_>, call: &Call<'_, '_>, is_wanted: bool) -> PyResult<()> {
-        if self.one_device {
-            self.refuse_mixed(py, call)?;
-        }
+    /// Refuses a call of which nothing says on which stream it launches.
+    fn check_streams(&self, call: &Call<'_, '_>, is_wanted: bool) -> PyResult<()> {
         let has_stream = call.loan.stream().is_some();
         if has_stream && !is_wanted && self.parameters.stream.is_none() {
             return Err(PyBufferError::new_err(
@@ -152,18 +137,13 @@ impl Launched {
 
     /// Refuses tensors of several devices.
     fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<()> {
-        let mut tensors = call.lent.iter().map(|&(index, _, device)| (index, device));
-        let has_streams = |&(_, device): &(usize, DLDevice)| stream::has_streams(device);
-        let lead = match call.loan.stream() {
-            Some(stream) => Some(stream.device()),
-            None => tensors.clone().find(has_streams).map(|(_, device)| device),
-        };
-        let Some(lead) = lead else {
+        let has_streams = |&&(.., device): &&(usize, usize, DLDevice)| stream::has_streams(device);
+        let first = call.lent.iter().find(has_streams).map(|lent| lent.2);
+        let Some(lead) = call.loan.stream().map(stream::Stream::device).or(first) else {
             return Ok(());
         };
-        let is_other =
-            |&(_, device): &(usize, DLDevice)| device != lead && !device::is_of_any(device);
-        let Some((index, other)) = tensors.find(is_other) else {
+        let mut others = call.lent.iter().filter(|lent| lent.2 != lead);
+        let Some(&(index, _, other)) = others.find(|lent| !device::is_of_any(lent.2)) else {
             return Ok(());
         };
         let (lead, other) = (device::name(lead), device::name(other));
@@ -186,7 +166,10 @@ impl Launched {
         if call.loan.needs_no_stream() {
             stream::wanted(wanted, device::CPU)?;
         } else {
-            self.check_streams(py, call, wanted.is_some())?;
+            if self.one_device {
+                self.refuse_mixed(py, call)?;
+            }
+            self.check_streams(call, wanted.is_some())?;
         }
         call.loan.join(py)?;
         if let Some(check) = &self.check {
@@ -196,7 +179,7 @@ impl Launched {
                     given[index + 1] = view.bind(py).clone().into_any();
                 }
             }
-            vectorcall(check.bind(py), &mut given, call.arguments.names)?;
+            vectorcall(check.bind(py), &mut given, call.arguments.names.as_deref())?;
         }
         for (place, &(index, ..)) in call.lent.iter().enumerate() {
             let Some(view) = call.loan.view(place) else {
@@ -249,8 +232,8 @@ impl Launched {
         let mut told = Ok(());
         for (place, &(index, parameter, _)) in call.lent.iter().enumerate() {
             if has_run && self.parameters.written[parameter] {
-                let lent = || Some(call.loan.view(place)?.get().described());
-                told = told.and(writing::tell(&call.arguments.values[index], lent));
+                let x = &call.arguments.values[index];
+                told = told.and(writing::tell(x, call.loan.lent(place)));
             }
         }
         call.loan.end(py).and(told)
@@ -285,10 +268,6 @@ fn address<'py>(view: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
 
 /// Whether `x`, which is no number or string, is a tensor.
 fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let (py, class) = (x.py(), x.get_type());
-    let interface = intern!(py, "__cuda_array_interface__");
-    if Table::is_absent(&class) && lacks(&class, &[intern!(py, "__dlpack__"), interface]) {
-        return Ok(false);
-    }
-    Ok(is_of_tensors(x)? || class.hasattr(interface)?)
+    let (class, interface) = (x.get_type(), intern!(x.py(), "__cuda_array_interface__"));
+    Ok(is_of_tensors(x)? || !lacks(&class, &[interface]) && class.hasattr(interface)?)
 }

@@ -153,10 +153,11 @@ impl Launched {
         then: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (function, values) = (self.function.bind(py), &mut taken.values);
+        let names = arguments.names.as_deref();
         let result = match self.parameters.stream {
-            None => vectorcall(function, values, arguments.names),
+            None => vectorcall(function, values, names),
             Some(_) => {
-                let names = self.with_stream(py, values, arguments.names, None, then)?;
+                let names = self.with_stream(py, values, names, None, then)?;
                 vectorcall(function, values, names.as_ref())
             }
         };

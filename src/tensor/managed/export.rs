@@ -33,6 +33,7 @@ pub(super) fn layout<M, O>(ndim: usize) -> Layout {
 /// # Errors
 ///
 /// `OutOfMemory`; `owner` is then dropped.
+#[inline(always)]
 pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
     tensor: DLTensor,
     shape: &[i64],

@@ -28,6 +28,7 @@ impl Snapshot {
     ///
     /// IS_COPIED means that the consumer is the only owner, so it is set only for memory made for this export: `fresh`
     /// (R37, R38).
+    #[inline(always)]
     pub(crate) fn export<M: ManagedTensor>(&self, fresh: bool) -> Result<Managed<M>, Error> {
         let (tensor, flags) = (*self.dl_tensor(), self.flags(fresh));
         let (shape, strides) = (self.shape(), self.strides());

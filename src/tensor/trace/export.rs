@@ -15,38 +15,20 @@ use crate::cpython::interpreter::is_attached;
 use crate::tensor::capsule::pointer;
 use crate::tensor::managed::{Managed, ManagedTensor, first_deleter, replace_deleter};
 
-/// As [`exported_capsule`].
+/// Begins to watch the managed tensor in a new capsule, which `source` exported.
 #[cold]
 #[inline(never)]
 pub(crate) fn made_capsule(capsule: &Bound<'_, PyCapsule>, source: &Bound<'_, PyAny>) {
-    // SAFETY: attached; a live capsule, which its maker has shown to nobody, and a live object.
-    unsafe { exported_capsule(capsule.as_ptr(), source.as_ptr()) };
+    made_as::<DLManagedTensorVersioned>(capsule, source);
+    made_as::<DLManagedTensor>(capsule, source);
 }
 
-/// Begins to watch the managed tensor in a new capsule, which `source` exported.
-///
-/// # Safety
-///
-/// Attached; `capsule` is NULL or a live capsule that nobody else has seen, `source` a live object.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
-    // SAFETY: as the caller promises.
-    unsafe { exported_as::<DLManagedTensorVersioned>(capsule, source) };
-    // SAFETY: as above.
-    unsafe { exported_as::<DLManagedTensor>(capsule, source) };
-}
-
-/// As [`exported_capsule`], if the capsule has a managed tensor of this kind.
-///
-/// # Safety
-///
-/// As for [`exported_capsule`].
-unsafe fn exported_as<M: ManagedTensor>(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
-    // SAFETY: attached, with a live capsule or NULL.
-    if let Some(tensor) = unsafe { pointer::<M>(capsule, M::NAME) } {
-        // SAFETY: a capsule of this name owns such a tensor.
-        unsafe { exported(tensor, source, c"__dlpack__") };
+/// As [`made_capsule`], if the capsule has a managed tensor of this kind.
+fn made_as<M: ManagedTensor>(capsule: &Bound<'_, PyCapsule>, source: &Bound<'_, PyAny>) {
+    // SAFETY: `Bound` proves attachment and a live object.
+    if let Some(tensor) = unsafe { pointer::<M>(capsule.as_ptr(), M::NAME) } {
+        // SAFETY: a capsule of this name owns such a tensor, and its maker has shown it to nobody.
+        unsafe { exported(tensor, source.as_ptr(), c"__dlpack__") };
     }
 }
 
