@@ -5,7 +5,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
 
+use crate::cpython::modules::python;
 use crate::cpython::once::intern;
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
@@ -45,4 +47,13 @@ pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyRe
         ));
     }
     Ok(py.NotImplemented())
+}
+
+/// One line, with some elements of memory on the CPU that something keeps.
+pub(super) fn shown<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
+    let of = tensor.get();
+    let snapshot = of.described();
+    let (is_maybe, is_kept) = (snapshot.has(MAYBE_READ_ONLY), snapshot.is_kept());
+    let said = (tensor, is_maybe, is_kept, of.current().is_none());
+    python(tensor.py(), "dlx._containers.shown", "shown", said)
 }

@@ -12,12 +12,11 @@ use pyo3::types::{PyBytes, PyCapsule, PyComplex, PyDict, PyInt, PyMemoryView, Py
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::borrow::Borrow;
-use crate::api::parts::{compared, first_extent, iterator};
+use crate::api::parts::{compared, first_extent, iterator, shown};
 use crate::cpython::modules::python;
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
-use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::{array_interface, buffer, bytes, element, indexing, trace};
 use crate::types::device::{self, Device};
@@ -321,12 +320,8 @@ impl Tensor {
         requested::again(slf, None, Some(true)).map(Bound::unbind)
     }
 
-    /// One line, with some elements of memory on the CPU that something keeps.
     fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let snapshot = slf.get().described();
-        let (is_maybe, is_kept) = (snapshot.has(MAYBE_READ_ONLY), snapshot.is_kept());
-        let said = (slf, is_maybe, is_kept, slf.get().current().is_none());
-        python(slf.py(), "dlx._containers.shown", "shown", said)
+        shown(slf)
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {

@@ -153,7 +153,10 @@ pub(crate) fn tell(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()
     }
     let counter = lent.map(|lent| adapters::counter(py, lent)).transpose();
     match counter.map(Option::flatten) {
-        Ok(Some(counter)) => Ok(counter.increment()),
+        Ok(Some(counter)) => {
+            counter.increment();
+            Ok(())
+        }
         Ok(None) => told(x).map(drop),
         Err(error) if is_urgent(py, &error) || !told(x)? => Err(error),
         Err(_) => Ok(()),

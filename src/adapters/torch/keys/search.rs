@@ -38,7 +38,6 @@ const HEAD: usize = size_of::<ffi::PyObject>();
 const WORDS: usize = 32;
 
 /// A tensor with its expected values, as `dlx._libraries.torch` makes it.
-#[derive(FromPyObject)]
 struct Sample<'py> {
     tensor: Bound<'py, PyAny>,
     address: u64,
@@ -50,10 +49,27 @@ struct Sample<'py> {
     /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
     storage: Option<(u64, u64, u64)>,
     /// What is read at the address, and at that of the `StorageImpl`.
-    #[pyo3(default)]
     words: Vec<u64>,
-    #[pyo3(default)]
     storage_words: Vec<u64>,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Sample<'py> {
+    type Error = PyErr;
+
+    fn extract(made: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            tensor: made.getattr("tensor")?,
+            address: made.getattr("address")?.extract()?,
+            keys: made.getattr("keys")?.extract()?,
+            number: made.getattr("number")?.extract()?,
+            has_state: made.getattr("has_state")?.extract()?,
+            records: made.getattr("records")?.extract()?,
+            has_tangent: made.getattr("has_tangent")?.extract()?,
+            storage: made.getattr("storage")?.extract()?,
+            words: Vec::new(),
+            storage_words: Vec::new(),
+        })
+    }
 }
 
 impl Layout {
