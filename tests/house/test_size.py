@@ -52,7 +52,7 @@ def counts() -> dict[str, int]:
     targets = phony[1].replace("\\\n", " ").split() if phony else []
     tasks = (ROOT / "tests/tasks.py").read_text()
     return {
-        "lines of Rust code": 20_121sum(len(code(text)) for text in product.values()),
+        "lines of Rust code": sum(len(code(text)) for text in product.values()),
         "lines of the longest Rust file": max(
             len(text.splitlines()) for text in rust.values()
         ),
