@@ -72,10 +72,17 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    described(x, |tensor, flags, shape, strides| {
+    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, flags, owner)
-    })
+    };
+    match fast::few(x, export) {
+        Some(managed) => Ok(managed?),
+        None => read(x, |checked, shape, strides| {
+            let tensor = checked.meta.tensor(shape.len());
+            export(tensor, checked.meta.flags, shape, strides)
+        }),
+    }
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
@@ -84,31 +91,33 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    described(x, |tensor, flags, shape, strides| {
-        if !fits(&tensor, flags, shape, strides) {
-            return Ok(None);
-        }
-        let owner = PythonOwner::new(x.clone().unbind());
-        let offer = Offer::new(tensor, shape, strides, flags, owner)?;
-        Ok(Some((tensor.dtype, offer)))
-    })
-}
-
-/// Calls `make` with the tensor of an array, whose dimensions `make` sets, its flags, shape, and strides in elements.
-///
-/// `make` must not run Python code, as for [`read`].
-#[inline(always)]
-fn described<R>(
-    x: &Bound<'_, PyAny>,
-    make: impl Fn(DLTensor, u64, &[i64], &[i64]) -> Result<R, Error>,
-) -> PyResult<R> {
-    match fast::few(x, &make) {
-        Some(made) => Ok(made?),
+    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
+        offer_if(&fits, x, tensor, flags, shape, strides)
+    };
+    match fast::few(x, few) {
+        Some(offered) => offered.map_err(Error::into),
         None => read(x, |checked, shape, strides| {
             let tensor = checked.meta.tensor(shape.len());
-            make(tensor, checked.meta.flags, shape, strides)
+            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
         }),
     }
+}
+
+#[inline(always)]
+fn offer_if(
+    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
+    x: &Bound<'_, PyAny>,
+    tensor: DLTensor,
+    flags: u64,
+    shape: &[i64],
+    strides: &[i64],
+) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
+    if !fits(&tensor, flags, shape, strides) {
+        return Ok(None);
+    }
+    let owner = PythonOwner::new(x.clone().unbind());
+    let offer = Offer::new(tensor, shape, strides, flags, owner)?;
+    Ok(Some((tensor.dtype, offer)))
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.

@@ -61,13 +61,13 @@ fn owning<'py, M: ManagedTensor>(
 /// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4).
 unsafe extern "C" fn destroy<M: ManagedTensor>(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; an exported capsule of this name owns its tensor.
-    unsafe { end::<M>(capsule, M::NAME) };
+    unsafe { end(capsule, M::NAME, Managed::<M>::delete) };
 }
 
 /// Destructor of the capsules from [`hold`].
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
-    unsafe { end::<DLManagedTensorVersioned>(capsule, HELD) };
+    unsafe { end(capsule, HELD, Managed::<DLManagedTensorVersioned>::let_go) };
 }
 
 /// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending
@@ -77,15 +77,19 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
 ///
 /// Attached, with a live capsule that owns a tensor of type `M` if it has this name.
 #[inline(always)]
-unsafe fn end<M: ManagedTensor>(capsule: *mut ffi::PyObject, name: &CStr) {
+unsafe fn end<M: ManagedTensor>(
+    capsule: *mut ffi::PyObject,
+    name: &CStr,
+    delete: impl FnOnce(Managed<M>),
+) {
     let body = || {
         // SAFETY: attached (S2).
         let py = unsafe { Python::assume_attached() };
         quietly(py, || {
             // SAFETY: attached (S2), with a live capsule.
-            if let Some(tensor) = unsafe { pointer::<M>(capsule, name) } {
+            if let Some(tensor) = unsafe { pointer(capsule, name) } {
                 // SAFETY: the capsule owns the tensor, and is being destroyed.
-                unsafe { Managed::from_raw(tensor) }.let_go();
+                delete(unsafe { Managed::from_raw(tensor) });
             }
         });
     };

@@ -263,6 +263,11 @@ impl<M: ManagedTensor> Managed<M> {
         beyond(flags, unsafe { M::minor(self.0) })
     }
 
+    /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.
+    pub(crate) fn delete(self) {
+        ManuallyDrop::new(self).call_deleter();
+    }
+
     /// Drops it in a release that has no exception set and reports what the deleter sets (`quietly`).
     #[inline(always)]
     pub(crate) fn let_go(self) {

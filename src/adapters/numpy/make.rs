@@ -48,7 +48,10 @@ pub(crate) fn array<'py>(
     (shape, strides): Dimensions<'_>,
     flags: u64,
 ) -> PyResult<Option<Unheld<'py>>> {
-    let (Some(type_num), Some(api)) = (number(tensor.dtype), api(py)) else {
+    let Some(type_num) = number(tensor.dtype) else {
+        return Ok(None);
+    };
+    let Some(api) = api(py) else {
         return Ok(None);
     };
     let flags = match flags & PROTECTED {

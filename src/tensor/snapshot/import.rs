@@ -17,6 +17,7 @@ use crate::types::error::Error;
 /// # Safety
 ///
 /// `managed` may move, but is not dropped while the description is used.
+#[inline(always)]
 unsafe fn checked<'a, M: ManagedTensor>(managed: &Managed<M>) -> Result<Checked<'a>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100) and stay so (S3, managed tensors).
