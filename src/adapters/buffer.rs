@@ -52,6 +52,7 @@ impl Buffer {
     }
 
     /// The shape, and the strides in bytes, if any; exporters may omit the shape of one dimension, of extent `only`.
+    #[inline(always)]
     fn dimensions<'a>(&'a self, only: &'a [i64; 1]) -> Result<Dimensions<'a>, Error> {
         let view = self.view();
         let shape = match view.shape.is_null() && view.ndim == 1 {
