@@ -3,9 +3,12 @@
 //!
 //! The struct has no room for what has to be dropped with it, so that is found by the address (S15, in `docs/safety.md`).
 
+// The models of `tests/loom` have no prelude.
+use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::vec::Vec;
 
 use super::ManagedTensor;
 use crate::cpython::boundary::{guard, unraisable};

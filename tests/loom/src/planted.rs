@@ -13,8 +13,6 @@ use crate::modelled;
 pub(crate) enum Bug {
     /// Loads synchronize with nothing.
     RelaxedLoads,
-    /// Stores synchronize with nothing.
-    RelaxedStores,
     /// Updates synchronize with nothing.
     RelaxedUpdates,
     /// Fences are left out.

@@ -1,6 +1,5 @@
 //! Atomics, by loom's. An operation on one is an access to the block that it lies in.
 
-use real::marker::PhantomData;
 use real::ptr;
 pub(crate) use real::sync::atomic::Ordering;
 
@@ -52,7 +51,10 @@ impl Word {
     }
 
     fn store(&self, value: usize, order: Ordering) {
-        let order = weakened(order, Bug::RelaxedStores, Ordering::Release);
+        let order = match order {
+            Ordering::SeqCst if is_planted(Bug::NotSequential) => Ordering::Release,
+            _ => order,
+        };
         self.number().store(value.wrapping_sub(self.initial), order);
     }
 
@@ -127,27 +129,15 @@ impl AtomicBool {
         Self(Word::new(initial as usize))
     }
 
+    pub(crate) fn load(&self, order: Ordering) -> bool {
+        self.0.load(order) != 0
+    }
+
+    pub(crate) fn store(&self, value: bool, order: Ordering) {
+        self.0.store(value.into(), order);
+    }
+
     pub(crate) fn swap(&self, value: bool, order: Ordering) -> bool {
         self.0.swap(value.into(), order) != 0
-    }
-}
-
-/// A pointer, by its address.
-pub(crate) struct AtomicPtr<T>(Word, PhantomData<*mut T>);
-
-// SAFETY: an address.
-unsafe impl<T> Sync for AtomicPtr<T> {}
-
-impl<T> AtomicPtr<T> {
-    pub(crate) const fn null() -> Self {
-        Self(Word::new(0), PhantomData)
-    }
-
-    pub(crate) fn load(&self, order: Ordering) -> *mut T {
-        ptr::without_provenance_mut(self.0.load(order))
-    }
-
-    pub(crate) fn store(&self, pointer: *mut T, order: Ordering) {
-        self.0.store(pointer.addr(), order);
     }
 }

@@ -1,77 +1,85 @@
-//! `exchange/slot.rs`: the pool of tables. This is a copy of what it does with atomics, without PyO3, the tables and the
-//! origin, which the rest of that file consists of; [`is_as_there`] compares the statements.
-
-use real::ptr::null_mut;
+//! `exchange/slot.rs`: the pool of tables. This is a copy of what it does with locks and atomics, without PyO3, the tables
+//! and the origin, which the rest of that file consists of; [`is_as_there`] compares the statements.
 
 use loom::thread;
 
-use crate::modelled::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::modelled::sync::atomic::{AtomicBool, Ordering};
 use crate::modelled::sync::{Mutex, OnceLock, PoisonError};
 
-static POOL: [Slot; 2] = [const { Slot::new() }; 2];
-static USED: AtomicUsize = AtomicUsize::new(0);
+static POOL: [OnceLock<Slot>; 2] = [const { OnceLock::new() }; 2];
 static CLAIMING: Mutex<()> = Mutex::new(());
 
 struct Slot {
-    class: AtomicPtr<u8>,
-    holder: OnceLock<usize>,
-    heir: AtomicUsize,
+    address: usize,
+    is_alive: AtomicBool,
+    heir: Mutex<Option<&'static Slot>>,
 }
 
-const ONE: *mut u8 = real::ptr::without_provenance_mut(16);
+const ONE: usize = 16;
+const TWO: usize = 32;
 
 impl Slot {
-    const fn new() -> Self {
-        Self {
-            class: AtomicPtr::null(),
-            holder: OnceLock::new(),
-            heir: AtomicUsize::new(0),
-        }
-    }
-
-    fn claim(class: *mut u8) -> &'static Self {
+    fn claim(address: usize) -> &'static Self {
         let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = POOL.iter().find(|slot| slot.is_for(class)) {
+        if let Some(slot) = used().find(|slot| slot.is_for(address)) {
             return slot;
         }
-        let slot = &POOL[USED.fetch_add(1, Ordering::Relaxed)];
-        assert!(slot.holder.set(class.addr()).is_ok());
-        slot.class.store(class, Ordering::Release);
-        slot
+        let place = &POOL[used().count()];
+        let made = place.set(Self {
+            address,
+            is_alive: AtomicBool::new(true),
+            heir: Mutex::new(None),
+        });
+        drop(made);
+        place.get().expect("set above, or by another thread")
     }
 
-    fn is_for(&self, class: *mut u8) -> bool {
-        self.class.load(Ordering::Acquire) == class
+    fn is_alive(&self) -> bool {
+        self.is_alive.load(Ordering::Acquire)
     }
 
-    fn heir(&self) -> Option<&'static Self> {
-        let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;
-        POOL.get(number)
+    fn is_for(&self, address: usize) -> bool {
+        self.address == address && self.is_alive()
     }
 
-    fn inherit(&self, number: usize) {
-        self.heir.store(number + 1, Ordering::Release);
+    fn serving(&'static self) -> &'static Self {
+        if self.is_alive() {
+            return self;
+        }
+        let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner);
+        heir.unwrap_or(self)
+    }
+
+    fn inherit(&self, heir: &'static Self) {
+        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(heir);
     }
 
     fn forget(&self) {
-        self.class.store(null_mut(), Ordering::Release);
+        self.is_alive.store(false, Ordering::Release);
     }
+}
+
+fn used() -> impl Iterator<Item = &'static Slot> {
+    POOL.iter().map_while(OnceLock::get)
 }
 
 /// Fails where `slot.rs` no longer has these statements, in this order.
 pub(crate) fn is_as_there() {
     let mut rest = include_str!("../../../../src/exchange/slot.rs");
     for statement in [
-        "let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);",
-        "POOL.iter().find(|slot| slot.is_for(class.as_ptr()))",
-        "USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)",
-        "slot.holder.get_or_init(|| Holder {",
-        "slot.class.store(class.as_ptr(), Ordering::Release);",
-        "let heir = self.is_for(null_mut()).then(|| self.heir()).flatten();",
-        "let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;",
-        "self.class.load(Ordering::Acquire) == class",
-        "self.heir.store(heir.number() + 1, Ordering::Release);",
-        "slot.class.store(null_mut(), Ordering::Release);",
+        "let _claiming = CLAIMING.lock();",
+        "if let Some(slot) = Self::given_to(class) {",
+        "let index = used().count();",
+        "let Some(place) = POOL.get(index) else {",
+        "Ok(Some(place.get_or_init(|| Self {",
+        "used().find(|slot| slot.is_for(class.as_ptr()))",
+        "if self.is_alive() {",
+        "self.heir.lock().unwrap_or(self)",
+        "self.is_alive.load(Ordering::Acquire)",
+        "self.address == class.addr() && self.is_alive()",
+        "*self.heir.lock() = Some(heir);",
+        "POOL.iter().map_while(OnceLock::get)",
+        "slot.is_alive.store(false, Ordering::Release);",
     ] {
         let found = rest.split_once(statement);
         rest = found
@@ -80,37 +88,25 @@ pub(crate) fn is_as_there() {
     }
 }
 
-/// Whoever finds the slot of a class finds its holder in it.
-///
-/// The thread that loom begins with claims: of each thread, loom keeps the last access to an atomic, and so misses that
-/// the load at the beginning of a claim, too, is before the other's.
-pub(crate) fn found() {
-    let thread = thread::spawn(|| {
-        if let Some(slot) = POOL.iter().find(|slot| slot.is_for(ONE)) {
-            assert_eq!(slot.holder.get(), Some(&ONE.addr()));
-        }
-    });
-    Slot::claim(ONE);
-    thread.join().expect("no panic");
-}
-
-/// Two threads claim a slot for the same class, and get the same.
+/// Two threads claim slots for the same class and for another: each gets that of its class.
 pub(crate) fn claimed() {
-    let thread = thread::spawn(|| real::ptr::from_ref(Slot::claim(ONE)).addr());
-    let here = real::ptr::from_ref(Slot::claim(ONE)).addr();
-    assert_eq!(here, thread.join().expect("no panic"));
+    let claim = |address| {
+        let slot = Slot::claim(address);
+        assert_eq!(slot.address, address);
+        real::ptr::from_ref(slot).addr()
+    };
+    let thread = thread::spawn(move || (claim(ONE), claim(TWO)));
+    let here = claim(TWO);
+    assert_eq!(here, thread.join().expect("no panic").1);
 }
 
-/// A later class at the address of a dead one has claimed a slot and inherits: whoever sees the heir finds its holder.
+/// A later class at the address of a dead one has claimed a slot and inherits while a consumer uses the table: it gets
+/// the slot of either.
 pub(crate) fn inherited() {
     let old = Slot::claim(ONE);
     old.forget();
-    let thread = thread::spawn(move || {
-        Slot::claim(ONE);
-        old.inherit(1);
-    });
-    if let Some(heir) = old.is_for(null_mut()).then(|| old.heir()).flatten() {
-        assert_eq!(heir.holder.get(), Some(&ONE.addr()));
-    }
+    let thread = thread::spawn(move || old.inherit(Slot::claim(ONE)));
+    let found = old.serving();
+    assert!(found.is_alive() || real::ptr::eq(found, old));
     thread.join().expect("no panic");
 }
