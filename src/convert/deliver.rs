@@ -58,16 +58,16 @@ pub(super) fn to_numpy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let stream_of = |device| stream::current(py, device);
-    // An import meets options.
+    // An import meets options, and orders streams.
     let direct = match asked.is_nothing() {
         true => fast_export(x, &stream_of)?,
         false => None,
     };
     let tensor = match direct {
-        Some(Exported::Managed(managed)) => {
+        Some(Exported::Managed(managed)) if managed.read()?.0.device == device::CPU => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             // A trace follows a tensor.
-            let array = match device::is_readable(tensor.device) && !trace::is_on() {
+            let array = match !trace::is_on() {
                 true => numpy::array(py, tensor, dimensions, flags)?,
                 false => None,
             };
@@ -77,7 +77,7 @@ pub(super) fn to_numpy<'py>(
             }
         }
         Some(Exported::Snapshot(snapshot)) => Tensor::new(py, snapshot)?,
-        None => tensor_of(x, asked, stream_of)?.0,
+        _ => tensor_of(x, asked, stream_of)?.0,
     };
     let tensor = noted(tensor, x, class);
     let snapshot = tensor.get().snapshot()?;

@@ -206,9 +206,12 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
     };
     let Some(managed) = capsule::take(&capsule) else {
         let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
-        return Ok(Some(Exported::Snapshot(snapshot)));
+        let is_on_cpu = snapshot.meta().device == device::CPU;
+        return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
     };
-    Ok(Some(Exported::Managed(Snapshot::conforming(managed)?)))
+    let managed = Snapshot::conforming(managed)?;
+    let is_on_cpu = managed.read()?.0.device == device::CPU;
+    Ok(is_on_cpu.then_some(Exported::Managed(managed)))
 }
 
 /// The library of an object, which decides what dlx checks before it calls `__dlpack__`.
