@@ -58,13 +58,22 @@ pub(super) fn to_numpy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let stream_of = |device| stream::current(py, device);
-    // An import meets options, and orders streams.
-    let direct = match asked.is_nothing() {
+    // An import orders streams, and refuses a producer's copy.
+    let is_direct = |device, flags| {
+        device == device::CPU
+            && (asked.copy.is_none() || flags & DLPACK_FLAG_BITMASK_IS_COPIED == 0)
+    };
+    let direct = match asked.device.is_none() && asked.copy != Some(true) {
         true => fast_export(x, &stream_of)?,
         false => None,
     };
     let tensor = match direct {
-        Some(Exported::Managed(managed)) if managed.read()?.0.device == device::CPU => {
+        Some(Exported::Managed(managed))
+            if {
+                let (tensor, flags) = managed.read()?;
+                is_direct(tensor.device, flags)
+            } =>
+        {
             let (tensor, flags, dimensions) = parts(&managed)?;
             // A trace follows a tensor.
             let array = match !trace::is_on() {
@@ -76,7 +85,11 @@ pub(super) fn to_numpy<'py>(
                 None => Tensor::new(py, Snapshot::of(managed)?)?,
             }
         }
-        Some(Exported::Snapshot(snapshot)) => Tensor::new(py, snapshot)?,
+        Some(Exported::Snapshot(snapshot))
+            if is_direct(snapshot.meta().device, snapshot.meta().flags) =>
+        {
+            Tensor::new(py, snapshot)?
+        }
         _ => tensor_of(x, asked, stream_of)?.0,
     };
     let tensor = noted(tensor, x, class);
@@ -138,7 +151,7 @@ pub(super) fn to_table<'py>(
     if device::is_later(device) {
         // It would be used before it is ready: a table does not order, and here neither can dlx.
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of              the library",
+            "the tensor is on {}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of the library",
             device::name(device)
         )));
     }

@@ -76,7 +76,8 @@ pub(crate) fn ask(
     whose: &Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    ask_unexplained(x, whose, request).map_err(|error| torch::explain(x, error))
+    let is_tensorflow = whose.check(x)?;
+    ask_unexplained(x, whose, is_tensorflow, request).map_err(|error| torch::explain(x, error))
 }
 
 /// As [`ask`], but with torch's own errors.
@@ -84,10 +85,10 @@ pub(crate) fn ask(
 fn ask_unexplained(
     x: &Bound<'_, PyAny>,
     whose: &Whose,
+    is_tensorflow: bool,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    let is_tensorflow = whose.check(x)?;
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }

@@ -182,16 +182,20 @@ fn look(entry: &Arc<Deferred>) -> bool {
     let ends: Vec<_> = ends.into_iter().filter_map(End::left).collect();
     let is_never = ends.iter().any(End::is_never);
     let is_over = is_never || ends.is_empty();
-    let before = replace(&mut *entry.ends.lock(), ends);
+    // Together, so that whoever finds no ends finds no memory.
+    let (before, memory) = {
+        let mut known = entry.ends.lock();
+        let memory = is_over.then(|| entry.memory.lock().take());
+        (replace(&mut *known, ends), memory.flatten())
+    };
     // Python owns some streams.
     drop(before);
+    if is_never {
+        forget(memory);
+    } else {
+        drop(memory);
+    }
     if is_over {
-        let memory = entry.memory.lock().take();
-        if is_never {
-            forget(memory);
-        } else {
-            drop(memory);
-        }
         // It counts until then.
         (waiting().entries).retain(|known| !Arc::ptr_eq(known, entry));
     }

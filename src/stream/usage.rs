@@ -250,7 +250,8 @@ impl StreamUsage {
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         let mut waits = Waits::default();
         self.collect(&mut waits, None);
-        self.now().iter().for_each(|now| waits.add(now));
-        waits.synchronize()
+        waits.synchronize()?;
+        // Asked now: the library may drop it during a wait.
+        self.now().as_ref().map_or(Ok(()), order::synchronize)
     }
 }

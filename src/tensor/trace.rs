@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::abi::DLTensor;
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others};
 use crate::cpython::once::intern;
@@ -87,6 +87,16 @@ pub(crate) fn is_on() -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn begun(
+    made: &Bound<'_, PyAny>,
+    way: &'static CStr,
+    source: Option<&Bound<'_, PyAny>>,
+    class: Option<&Bound<'_, PyAny>>,
+) {
+    // A panic of the hook would undo what has succeeded.
+    guard(|| watch(made, way, source, class), unraisable);
+}
+
+fn watch(
     made: &Bound<'_, PyAny>,
     way: &'static CStr,
     source: Option<&Bound<'_, PyAny>>,

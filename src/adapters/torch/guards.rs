@@ -151,7 +151,7 @@ impl Guards {
     #[inline(never)]
     fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
         let meta = made.meta();
-        if meta.device != device::CPU || meta.data.is_null() {
+        if meta.device != device::CPU || meta.data.is_null() || made.size() == 0 {
             return true;
         }
         let is_inside = |(low, high)| low == 0 && self.holds_view(tensor, &meta, high as u64);

@@ -59,7 +59,9 @@ pub(super) fn capsule<'py>(
         stream: asked.as_ref(),
         release: Release::None,
     };
-    if let Some(snapshot) = aliases::again(py, snapshot, &request)? {
+    if there != here
+        && let Some(snapshot) = aliases::again(py, snapshot, &request)?
+    {
         if !oneapi::is_queue(stream, there) {
             capsule::order_for_export(stream, &snapshot)?;
         }
