@@ -202,9 +202,10 @@ pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: impl Into<Option<PyErr
 /// `error` with a note, without which it still says enough.
 #[cold]
 pub(crate) fn with_note(py: Python<'_>, error: PyErr, note: &str) -> PyErr {
-    let add_note = intern!(py, "add_note");
-    error.value(py).call_method1(add_note, (note,)).ok();
-    error
+    match (error.value(py)).call_method1(intern!(py, "add_note"), (note,)) {
+        Err(other) if is_urgent(py, &other) => other,
+        _ => error,
+    }
 }
 
 /// The exception that a failing function of `class` has set.

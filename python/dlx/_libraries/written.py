@@ -46,7 +46,8 @@ def recorded(tensor: Any) -> str | None:
 def of_torch(kind: Any) -> Samples:
     """Export tensors of torch, made by their class alone: no mode takes part."""
     torch = known_to(kind)
-    if torch is None:  # a class of that name
+    made_by = getattr(kind.__base__, "__module__", None)
+    if torch is None and made_by != "torch._C":  # a class of that name
         return []
     # No trace records the first, which older versions of torch lack.
     write = getattr(torch.autograd.graph, "increment_version", kind.zero_)
