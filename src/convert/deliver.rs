@@ -58,36 +58,28 @@ pub(super) fn to_numpy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let stream_of = |device| stream::current(py, device);
-    // An import orders streams, and refuses a producer's copy.
-    let is_direct = |device, flags| {
-        device == device::CPU
-            && (asked.copy.is_none() || flags & DLPACK_FLAG_BITMASK_IS_COPIED == 0)
-    };
     let direct = match asked.device.is_none() && asked.copy != Some(true) {
         true => fast_export(x, &stream_of)?,
         false => None,
     };
+    // An import orders streams, and refuses a producer's copy.
+    let may_share = |flags| asked.copy.is_none() || flags & DLPACK_FLAG_BITMASK_IS_COPIED == 0;
     let tensor = match direct {
-        Some(Exported::Managed(managed))
-            if {
-                let (tensor, flags) = managed.read()?;
-                is_direct(tensor.device, flags)
-            } =>
-        {
+        Some(Exported::Managed(managed)) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
+            let is_direct = tensor.device == device::CPU && may_share(flags);
             // A trace follows a tensor.
-            let array = match !trace::is_on() {
+            let array = match is_direct && !trace::is_on() {
                 true => numpy::array(py, tensor, dimensions, flags)?,
                 false => None,
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
-                None => Tensor::new(py, Snapshot::of(managed)?)?,
+                None if is_direct => Tensor::new(py, Snapshot::of(managed)?)?,
+                None => tensor_of(x, asked, stream_of)?.0,
             }
         }
-        Some(Exported::Snapshot(snapshot))
-            if is_direct(snapshot.meta().device, snapshot.meta().flags) =>
-        {
+        Some(Exported::Snapshot(snapshot)) if may_share(snapshot.meta().flags) => {
             Tensor::new(py, snapshot)?
         }
         _ => tensor_of(x, asked, stream_of)?.0,
