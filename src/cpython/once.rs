@@ -68,9 +68,9 @@ impl<T: PyTypeCheck> Once<Py<T>> {
 }
 
 /// A name that is made at its first use.
-pub(crate) struct Name(&'static str, Once<Py<PyString>>);
+pub(crate) struct Interned(&'static str, Once<Py<PyString>>);
 
-impl Name {
+impl Interned {
     pub(crate) const fn new(text: &'static str) -> Self {
         Self(text, Once::new())
     }
@@ -85,7 +85,7 @@ impl Name {
 /// The interned `str` of a literal.
 macro_rules! intern {
     ($py:expr, $text:expr) => {{
-        static NAME: $crate::cpython::once::Name = $crate::cpython::once::Name::new($text);
+        static NAME: $crate::cpython::once::Interned = $crate::cpython::once::Interned::new($text);
         NAME.get($py)
     }};
 }
