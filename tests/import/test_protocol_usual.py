@@ -13,7 +13,10 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from support.dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY
+from support.dlpack_abi import (
+    DLPACK_FLAG_BITMASK_IS_COPIED,
+    DLPACK_FLAG_BITMASK_READ_ONLY,
+)
 from support.dlx_producers import Failure
 from support.fake_producers import ADDRESS, OldProducer, Producer
 
@@ -93,6 +96,19 @@ def test_numpy_does_not_get_a_tensor_that_is_elsewhere() -> None:
         dlx.convert(producer, np.ndarray)
     assert producer.called == AT_ONCE + IN_FULL
     assert producer.deleted == len(producer.exports)
+
+
+def test_numpy_gets_at_once_what_must_not_be_copied() -> None:
+    """R37, R71: a producer need not know copy=; what it has copied is refused."""
+    producer = Producer()
+    shared = dlx.convert(producer, np.ndarray, copy=False)
+    assert producer.called == AT_ONCE
+    assert producer.asked == {"max_version": (1, 3)}
+    assert shared.flags.writeable
+    copying = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
+    with pytest.raises(BufferError, match="copy"):
+        dlx.convert(copying, np.ndarray, copy=False)
+    assert copying.deleted == len(copying.exports)
 
 
 @pytest.mark.parametrize(
