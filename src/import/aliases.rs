@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
-use crate::copy::request::{Request, finish};
+use crate::copy::request::{self, Request};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::once::intern;
@@ -165,7 +165,7 @@ fn exporter_of<'a, 'py>(py: Python<'py>, snapshot: &'a Snapshot) -> Option<&'a B
     Some(snapshot.aliases()?.exporter.as_ref()?.bind(py))
 }
 
-/// `snapshot` on an alias, if `request` names one.
+/// `snapshot` on an alias, if `request` names one; a copy has no aliases.
 ///
 /// # Errors
 ///
@@ -186,7 +186,9 @@ pub(crate) fn again(
         Some(exporter) => asked(exporter, snapshot, request)?,
         None => readdressed(py, snapshot, there, request)?,
     };
-    if request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+    // What has no exporter shares memory with `snapshot`, whose flag it has.
+    let is_copied = exporter.is_some() && found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    if is_copied || request.copy == Some(true) {
         return Ok(Some(found));
     }
     let here = snapshot.meta().device;
@@ -245,7 +247,7 @@ fn readdressed(
         )));
     }
     request.wanted(there)?;
-    finish(py, snapshot.on(there)?, request)
+    request::again(py, snapshot.on(there)?, request)
 }
 
 /// The result of `__dlpack_device_aliases__`: pairs like that of `__dlpack_device__`.

@@ -109,6 +109,19 @@ def test_memory_of_a_class_is_copied_from_the_cpu() -> None:
     assert copied.numpy().tolist() == array.tolist()
 
 
+def test_a_copy_that_is_held_is_shared_under_each_of_its_names() -> None:
+    """R37: whoever asks again is not its only owner, and may refuse copies."""
+    held = dlx.from_dlpack(np.arange(6, dtype=np.float32), copy=True)
+    declaring = Declaring(held)
+    declaring.names = [ONEAPI]
+    found = dlx.from_dlpack(declaring, device=ONEAPI, copy=False)
+    assert names(found) == ("oneapi:0", ("cpu",))
+    assert found.to(device="cpu").data_ptr == held.data_ptr
+    for device in (CPU, ONEAPI):
+        capsule = found.__dlpack__(max_version=(1, 3), dl_device=device)
+        assert not dlx.from_dlpack(capsule).is_copied
+
+
 @pytest.mark.parametrize("device", [None, "cuda:0"])
 def test_the_method_that_exports_runs_once(device: str | None) -> None:
     """`__dlx_export__` may launch kernels."""

@@ -59,13 +59,11 @@ pub(super) fn capsule<'py>(
         stream: asked.as_ref(),
         release: Release::None,
     };
-    if there != here
-        && let Some(snapshot) = aliases::again(py, snapshot, &request)?
-    {
+    if let Some(snapshot) = aliases::again(py, snapshot, &request)? {
         if !oneapi::is_queue(stream, there) {
             capsule::order_for_export(stream, &snapshot)?;
         }
-        return capsule::of(py, &snapshot, max_version, true);
+        return capsule::of(py, &snapshot, max_version, snapshot.aliases().is_none());
     }
     if there == here && copy != Some(true) {
         capsule::order_for_export(stream, snapshot)?;
