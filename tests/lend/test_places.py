@@ -209,6 +209,21 @@ def test_an_error_of_a_borrow_names_the_argument() -> None:
     assert notes(lambda: borrow(3), AttributeError) == [f"argument 0 {of}"]
 
 
+def test_an_interrupt_while_the_place_is_noted_is_raised() -> None:
+    """R11: Ctrl-C is not lost."""
+
+    class Interrupted(BufferError):
+        def add_note(self, note: str) -> None:
+            raise KeyboardInterrupt(note)
+
+    class Raises(Refuses):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            raise Interrupted
+
+    with pytest.raises(KeyboardInterrupt, match=r"argument 1 of dlx\.borrow"):
+        borrow(GOOD, Raises())
+
+
 # JAX
 
 

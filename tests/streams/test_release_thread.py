@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from time import sleep
+from typing import Any
 
 import dlx
 import pytest
+from support import cuda_producers
 from support.concurrent_threads import THREADS, together
 from support.cuda_producers import Framework, TableArray, framework
 from support.simulated_driver import RELEASE, Simulation
-from support.simulated_kernels import read, settle, until
-from support.simulated_objects import GLOBAL, Stream
+from support.simulated_kernels import OwnStream, read, settle, until
+from support.simulated_objects import GLOBAL, RELAXED, Stream
 
 INVALID_VALUE = 1
 
@@ -110,6 +113,43 @@ def test_a_late_point_that_the_driver_does_not_know_is_recorded_again(
     recorded = sim.called(RELEASE).count("cuEventRecord")
     until(lambda: sim.called(RELEASE).count("cuEventRecord") >= recorded + 3)
     until(lambda: is_released(*dropped))
+
+
+def test_of_two_threads_that_look_the_first_gives_the_memory_back(
+    sim: Simulation, library: Framework, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H6: in the relaxed mode, as a deleter that frees breaks captures of others."""
+    begun, goes_on = Event(), Event()
+    modes, release = list[int](), cuda_producers._release
+
+    class Slow(OwnStream):
+        def __del__(self) -> None:
+            begun.set()
+            assert goes_on.wait(10)
+            super().__del__()
+
+    def noted(*arguments: Any) -> None:
+        modes.append(sim.capture_mode(RELAXED))
+        sim.capture_mode(modes[-1])
+        release(*arguments)
+
+    def is_looked_at() -> bool:
+        s.advance()
+        return begun.is_set()
+
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        array.tensor.shape[0] = 1 << 29  # more than may wait
+        tensor = dlx.from_dlpack(array, stream=Slow(s))
+        with s.capture():
+            del tensor
+        until(is_looked_at)
+        with monkeypatch.context() as patched:
+            patched.setattr(cuda_producers, "_release", noted)
+            dlx.from_dlpack(library.full((4,)), stream=sim.stream())
+            goes_on.set()
+            until(lambda: array.deleted == 1)
+        assert modes[0] == RELAXED
 
 
 def test_threads_that_drop_at_once_lose_nothing(

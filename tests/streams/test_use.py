@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import DLPackArray, Framework, framework
 from support.simulated_driver import Simulation
 from support.simulated_kernels import OwnStream, read, write
+from support.simulated_objects import Stream
 
 
 def test_a_use_waits_for_what_the_producer_did_since_the_import(
@@ -153,6 +157,25 @@ def test_synchronize_waits_for_uses_too(sim: Simulation, library: Framework) -> 
     kept.synchronize()
     sim.fetch(kept.data_ptr, kept.nbytes)
     assert sim.races == []
+
+
+def test_a_library_may_drop_its_stream_while_the_host_waits(
+    sim: Simulation, library: Framework, s: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R141: it is asked for its stream when the host waits for that, not before."""
+    monkeypatch.setattr(library, "_local", SimpleNamespace())  # one for all threads
+    p = sim.stream()
+    with library.stream(p):
+        tensor = dlx.from_dlpack(library.full((4,)), stream=s)
+
+    def drop() -> None:
+        library.work_on(None)
+        in_thread(p.destroy)
+
+    library.work_on(p)
+    s.host_function(drop)
+    tensor.synchronize()
+    assert not p.live
 
 
 def test_a_use_stands_for_those_before_it(sim: Simulation, library: Framework) -> None:

@@ -130,6 +130,33 @@ def test_what_a_signal_raises_inside_the_hook_is_raised_by_the_program(
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_a_panic_inside_the_hook_gives_no_tensor_back_twice() -> None:
+    """S27, R131: the table has taken the tensor, so its caller does not delete it."""
+    code = """
+import ctypes, sys, dlx
+from dlx_check.tracing import session
+from support.dlpack_abi import table_of, take, take_reference
+from support.fake_producers import Producer
+[panic] = (c for c in BaseException.__subclasses__() if "Panic" in c.__name__)
+def panics():
+    raise panic("in a test")
+session.calling_library = panics
+reports = []
+sys.unraisablehook = lambda report: reports.append(str(report.exc_value))
+producer, out = Producer(), ctypes.c_void_p()
+managed = take(producer.__dlpack__(max_version=(1, 3)))
+with dlx.trace() as t:
+    make = table_of(dlx.Tensor).managed_tensor_to_py_object_no_sync
+    assert make(ctypes.byref(managed), ctypes.byref(out)) == 0
+    assert reports == ["dlx panicked: in a test"]
+    take_reference(out)
+    assert producer.deleted == 1
+    assert t.live == []
+"""
+    status, _, errors = run_python(code)
+    assert status == 0, errors
+
+
 def test_signals_at_any_moment_lose_no_end() -> None:
     """docs/inspect.md: `t.live` lists what is held, no more."""
     a = np.zeros(3)

@@ -46,9 +46,10 @@ def recorded(tensor: Any) -> str | None:
 def of_torch(kind: Any) -> Samples:
     """Export tensors of torch, made by their class alone: no mode takes part."""
     torch = known_to(kind)
-    made_by = getattr(kind.__base__, "__module__", None)
-    if torch is None and made_by != "torch._C":  # a class of that name
-        return []
+    if torch is None:
+        if getattr(kind.__base__, "__module__", None) == "torch._C":
+            raise TypeError("torch.Tensor is not as torch made it")
+        return []  # a class of that name
     # No trace records the first, which older versions of torch lack.
     write = getattr(torch.autograd.graph, "increment_version", kind.zero_)
     with (
