@@ -92,7 +92,7 @@ pub(crate) fn from_tensor(
     stand_in: Option<&Bound<'_, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let snapshot = x.get().snapshot()?.clone();
+    let snapshot = x.get().snapshot()?.shared()?;
     let snapshot = aliases::named(stand_in, x, snapshot, request)?;
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);

@@ -237,6 +237,16 @@ def test_a_tensor_named_by_the_instance_is_used() -> None:
     assert (tensor.data_ptr, tensor.strides) == (inner.data_ptr, (1, 3))
 
 
+def test_a_held_copy_that_the_instance_names_is_no_copy_for_others() -> None:
+    """R37, R58: its holder would see what they write; nothing is copied for them."""
+    inner = dlx.from_dlpack(np.arange(6.0), copy=True)
+    assert not dlx.from_dlpack(Forward(inner)).is_copied
+    array = dlx.convert(Forward(inner), np, copy=False)
+    assert array.ctypes.data == inner.data_ptr
+    with dlx.borrow(out=Forward(inner)) as (tensor, _):
+        assert tensor.data_ptr == inner.data_ptr
+
+
 def test_a_wrapper_that_forwards_everything_works_by_its_protocol() -> None:
     """R116: what `__getattr__` finds on the inner object is a capsule, no object."""
 

@@ -41,6 +41,14 @@ impl Snapshot {
         self.other(|meta| meta.flags |= DLPACK_FLAG_BITMASK_IS_COPIED)
     }
 
+    /// The same tensor for somebody else, who is not its only owner as IS_COPIED would promise (R37).
+    pub(crate) fn shared(&self) -> Result<Self, Error> {
+        if !self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+            return Ok(self.clone());
+        }
+        self.other(|meta| meta.flags &= !DLPACK_FLAG_BITMASK_IS_COPIED)
+    }
+
     /// The same tensor, with the other devices that it is on.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
         let usage = self.shared_usage().cloned();
