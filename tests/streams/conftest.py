@@ -21,10 +21,20 @@ from support.simulated_objects import Stream
 os.environ["DLX_LIBCUDA"] = os.environ["DLX_LIBAMDHIP"] = str(library_path())
 
 
-@pytest.fixture
-def sim() -> Iterator[Simulation]:
-    """Give a machine on which nothing has happened; no rule of drivers is broken."""
+@pytest.fixture(scope="session")
+def machine() -> Simulation:
+    """Give the machine, whose drivers dlx has loaded: whatever test comes first."""
     machine = simulation()
+    machine.start()
+    for hip in (False, True):
+        library = framework(TableArray, hip=hip)
+        dlx.from_dlpack(library.full((1,)), stream=machine.stream(hip=hip))
+    return machine
+
+
+@pytest.fixture
+def sim(machine: Simulation) -> Iterator[Simulation]:
+    """Give a machine on which nothing has happened; no rule of drivers is broken."""
     machine.start()
     yield machine
     # What waits for streams of the test goes back while these are there.
