@@ -27,8 +27,8 @@ def machine() -> Simulation:
     machine = simulation()
     machine.start()
     for hip in (False, True):
-        library = framework(TableArray, hip=hip)
-        dlx.from_dlpack(library.full((1,)), stream=machine.stream(hip=hip))
+        dlx.from_dlpack(framework(TableArray, hip=hip).full((1,)))
+    settle(machine)
     return machine
 
 
