@@ -1,5 +1,6 @@
 //! Streams: which devices have them, the meaning of their handles (R70 to R78), and their owners.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
@@ -121,7 +122,8 @@ pub(crate) struct Stream {
     is_verified: bool,
 }
 
-/// A stream, without keeping alive what keeps it alive.
+/// A stream, without keeping alive what keeps it alive. An upgraded [`Weak`] of its tensor's streams would not do: they are
+/// released by whoever holds them alone.
 #[derive(Clone)]
 pub(crate) struct WeakStream(Stream, Option<Weak<PythonOwner>>);
 
@@ -134,6 +136,13 @@ impl WeakStream {
         };
         let stream = self.0.clone();
         Some(Stream { owner, ..stream })
+    }
+}
+
+/// In messages, a stream is its handle in DLPack's numbering.
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
     }
 }
 
