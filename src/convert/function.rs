@@ -95,12 +95,10 @@ impl FastEntry for Fast {
 
     #[inline(always)]
     fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
-        match (arguments.values, arguments.names) {
-            ([x, to], None) => {
-                Some(counted(x.py(), || as_asked(x, to, &Options::default())).into())
-            }
-            _ => None,
-        }
+        let ([x, to], None) = (arguments.values, arguments.names) else {
+            return None;
+        };
+        Some(counted(x.py(), || as_asked(x, to, &Options::default())).into())
     }
 }
 
