@@ -91,10 +91,8 @@ pub(crate) fn from_buffer<'py>(
         taken = host::compact(py, &taken)?;
         meta.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
     }
-    meta.data = taken.meta().data;
-    meta.data = meta
-        .data
-        .wrapping_byte_offset((place.first - place.start) as isize);
+    let start = taken.meta().data;
+    meta.data = start.wrapping_byte_offset((place.first - place.start) as isize);
     let made = taken.within(meta, &shape, strides.as_deref())?;
     // The tensor alone holds the buffer now, as the garbage collector has to see.
     drop((whole, taken));

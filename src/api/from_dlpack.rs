@@ -237,13 +237,10 @@ pub(super) fn dimensions(
     strides: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Vec<i64>, Option<Vec<i64>>)> {
     let Integers(shape) = number(shape, "shape", "a sequence of ints, such as (2,)")?;
-    let strides = strides
-        .map(|strides| number(strides, "strides", "a sequence of ints"))
-        .transpose()?
-        .map(|Integers(strides)| strides);
-    if let Some(strides) = strides
-        .as_ref()
-        .filter(|strides| strides.len() != shape.len())
+    let strides = strides.map(|strides| number(strides, "strides", "a sequence of ints"));
+    let strides = strides.transpose()?.map(|Integers(strides)| strides);
+    if let Some(strides) = &strides
+        && strides.len() != shape.len()
     {
         return Err(PyValueError::new_err(format!(
             "strides {strides:?} do not match shape {shape:?}; expected one per dimension"

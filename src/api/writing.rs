@@ -6,13 +6,12 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
-use crate::adapters;
-use crate::adapters::{Counter, numpy, paddle, torch};
+use crate::adapters::{self, Counter, numpy, paddle, torch};
 use crate::copy::request::Request;
 use crate::cpython::lookup::is_static;
 use crate::cpython::modules::python;
 use crate::exchange::slot::inner_of;
-use crate::import::cache::{self};
+use crate::import::cache;
 use crate::import::ladder::from_dlpack;
 use crate::import::view::lend_unordered;
 use crate::tensor::managed::MAYBE_READ_ONLY;

@@ -9,8 +9,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::interpreter::{PythonOwner, blocking};
-use crate::driver;
-use crate::driver::{Capture, Context, Current};
+use crate::driver::{self, Capture, Context, Current};
 use crate::types::device;
 use crate::types::error::Error;
 
