@@ -15,10 +15,8 @@ use crate::types::dtype::equality;
 impl PyStream {
     #[new]
     #[pyo3(signature = (stream, /, *, device=None))]
-    fn py_new<'py>(
-        stream: &Bound<'py, PyAny>,
-        device: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Self> {
+    fn py_new(stream: &Bound<'_, PyAny>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let device = device.map(Device::of).transpose()?;
         Self::of(stream, device).map(|stream| Self::new(stream.get().stream().clone()))
     }
 
@@ -61,14 +59,10 @@ impl PyStream {
     /// Raises ``BufferError`` if that would invalidate a graph capture.
     #[pyo3(signature = (stream, /))]
     fn wait(&self, stream: &Bound<'_, PyAny>) -> PyResult<()> {
-        let other = if stream.is_instance_of::<PyInt>() {
-            let device = Bound::new(stream.py(), Device(self.stream().device()))?;
-            Self::of(stream, Some(device.as_any()))?
-        } else {
-            Self::of(stream, None)?
-        };
-        let other = other.get().stream();
-        order::after(self.stream(), other, Joined::Never)?;
+        // A number is that of a stream beside this one.
+        let device = (stream.is_instance_of::<PyInt>()).then(|| self.stream().device());
+        let other = Self::of(stream, device)?;
+        order::after(self.stream(), other.get().stream(), Joined::Never)?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use crate::stream::handle::{
 };
 use crate::stream::object::PyStream;
 use crate::stream::order;
-use crate::types::device::{self, Device};
+use crate::types::device;
 use crate::types::error::{Error, Shown, type_name};
 
 /// What a `stream=` argument requests.
@@ -217,9 +217,8 @@ impl PyStream {
     /// The stream of an argument.
     pub(crate) fn of<'py>(
         stream: &Bound<'py, PyAny>,
-        device: Option<&Bound<'py, PyAny>>,
+        device: Option<DLDevice>,
     ) -> PyResult<Bound<'py, Self>> {
-        let device = device.map(Device::of).transpose()?;
         if let Ok(known) = stream.cast::<Self>()
             && device.is_none_or(|device| device == known.get().stream().device())
         {

@@ -136,6 +136,7 @@ impl CurrentStream {
     #[new]
     #[pyo3(signature = (stream, /, *, device=None))]
     fn new(stream: &Bound<'_, PyAny>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let device = device.map(Device::of).transpose()?;
         Ok(Self(PyStream::of(stream, device)?.unbind()))
     }
 
