@@ -57,11 +57,7 @@ fn requested<'a, 'py>(
             return None;
         }
     }
-    let request = Request {
-        device: device.flatten(),
-        copy: copy.flatten(),
-        ..Request::NOTHING
-    };
+    let request = Request::of(device.flatten(), copy.flatten());
     Some((request, stream.flatten()))
 }
 

@@ -198,11 +198,7 @@ fn make<'py>(
     }
     match &target.via {
         Via::Tensor => {
-            let request = Request {
-                device: asked.device,
-                copy: asked.copy,
-                ..Request::NOTHING
-            };
+            let request = Request::of(asked.device, asked.copy);
             let made = Tensor::holding(py, from_dlpack(x, &request)?)?;
             Ok(noted(made, x, class).into_any())
         }

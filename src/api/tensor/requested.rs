@@ -26,11 +26,7 @@ pub(crate) fn again<'py>(
     if copy != Some(true) && device.is_none_or(|there| there == here) {
         return Ok(slf.clone());
     }
-    let request = Request {
-        device,
-        copy,
-        ..Request::NOTHING
-    };
+    let request = Request::of(device, copy);
     let snapshot = match aliases::again(slf.py(), snapshot, &request)? {
         Some(snapshot) => snapshot,
         None => request::again(slf.py(), snapshot.clone(), &request)?,
