@@ -115,10 +115,7 @@ impl Producer {
             let _pending = Pending::save(py);
             // An interface runs Python code, so PyO3 must count the attachment.
             let named = Python::attach(|py| self.library.stream(py, self.then.device()));
-            named.unwrap_or_else(|error| {
-                unseen(error);
-                None
-            })
+            named.map_err(unseen).unwrap_or(None)
         };
         attach_uncounted(ask).flatten()
     }
