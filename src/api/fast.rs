@@ -12,8 +12,7 @@ use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::counted;
 use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
-use crate::import::cache;
-use crate::import::{ladder, table};
+use crate::import::{cache, ladder, table};
 use crate::tensor::object::Tensor;
 use crate::types::device;
 

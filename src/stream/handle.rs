@@ -302,10 +302,8 @@ impl Stream {
     ///
     /// `BufferError` for another thread's default stream.
     pub(crate) fn raw(&self) -> Result<driver::RawStream, Error> {
-        if self
-            .thread
-            .is_some_and(|thread| thread != thread::current().id())
-        {
+        let is_other = |thread| thread != thread::current().id();
+        if self.thread.is_some_and(is_other) {
             return Err(Error::refused(
                 "the stream is the default stream of another thread (2), which has no name in this one",
             ));
