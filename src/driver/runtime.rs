@@ -14,7 +14,7 @@ use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
 /// The numbers of either header.
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `hipMemcpyDefault`: the direction is inferred from the addresses.
-const HIP_MEMCPY_DEFAULT: c_int = 4;
+const BY_ADDRESSES: c_int = 4;
 
 /// Of how many devices the primary contexts are remembered; those of others are retained at each use.
 const DEVICES: usize = 32;
@@ -104,14 +104,10 @@ impl Driver {
             // SAFETY: the out-pointer is a local; the driver writes a static string or NULL.
             unsafe { function(code, &mut name) };
         }
-        let name = if name.is_null() {
-            "unknown".to_owned()
-        } else {
-            // SAFETY: a static string of the driver.
-            unsafe { CStr::from_ptr(name) }
-                .to_string_lossy()
-                .into_owned()
-        };
+        // SAFETY: a static string of the driver.
+        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+        let name = name.map_or("unknown".into(), CStr::to_string_lossy);
+        let name = name.into_owned();
         Error::Failed { call, code, name }
     }
 
@@ -166,10 +162,7 @@ impl Driver {
         let (from, to, bytes, stream) = (run.from.0, run.to.0, run.bytes, stream.0);
         match (run.devices(), self.is_hip) {
             (None, false) => call!(self, copy(to, from, bytes, stream)),
-            (None, true) => call!(
-                self,
-                copy_of_hip(to, from, bytes, HIP_MEMCPY_DEFAULT, stream)
-            ),
+            (None, true) => call!(self, copy_of_hip(to, from, bytes, BY_ADDRESSES, stream)),
             (Some((here, there)), true) => {
                 call!(self, copy_peer_of_hip(to, there, from, here, bytes, stream))
             }
