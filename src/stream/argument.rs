@@ -110,12 +110,9 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     if stream.is_instance_of::<PyBool>() || stream.is_instance_of::<PyType>() {
         return Err(no_stream(stream));
     }
-    let handle = if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
-        of_protocol(stream, &protocol)?
-    } else if let Some(handle) = of_library(stream)? {
-        handle
-    } else {
-        return Err(no_stream(stream));
+    let handle = match stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
+        Some(protocol) => of_protocol(stream, &protocol)?,
+        None => of_library(stream)?.ok_or_else(|| no_stream(stream))?,
     };
     match handle {
         0 => Ok(default(device).unwrap_or(0)),

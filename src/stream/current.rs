@@ -37,13 +37,11 @@ fn can_order(device: DLDevice) -> bool {
 
 /// Who names that stream.
 pub(crate) fn namer(device: DLDevice) -> Namer {
-    match set(device) {
-        Some(_) => Namer::Set,
-        None if !can_order(device) => Namer::Nobody,
-        None => noted(TENSORS, device)
-            .filter(Namer::is_there)
-            .unwrap_or(Namer::Nobody),
+    if set(device).is_some() {
+        return Namer::Set;
     }
+    let noted = can_order(device).then(|| noted(TENSORS, device)).flatten();
+    noted.filter(Namer::is_there).unwrap_or(Namer::Nobody)
 }
 
 /// Notes an export that is `ready` on a stream, named by `namer`. A consumer may have asked before, for another argument,
