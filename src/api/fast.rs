@@ -83,9 +83,8 @@ fn alone(x: &Bound<'_, PyAny>) -> Made {
     match cache::table(x) {
         Some((known, kind)) => {
             let snapshot = table::fast::<false>(x, known, kind, &Request::NOTHING);
-            snapshot
-                .and_then(|snapshot| Tensor::new(py, snapshot))
-                .into()
+            let made = snapshot.and_then(|snapshot| Tensor::new(py, snapshot));
+            made.into()
         }
         None => by_ladder(x, &Request::NOTHING).into(),
     }

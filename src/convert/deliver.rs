@@ -280,8 +280,7 @@ pub(super) fn to_function<'py>(
     }
     let given = Given::of(snapshot.dl_tensor());
     let mut made = call_with(function, &[tensor.as_any()]);
-    let refused = |error: &PyErr| is_refusal(py, error);
-    if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
+    if made.as_ref().is_err_and(|error| is_refusal(py, error)) && snapshot.has(MAYBE_READ_ONLY) {
         // It may refuse unversioned capsules. A versioned one must set the flag or not: READ_ONLY is safe.
         let told = Tensor::new(py, snapshot.readonly()?)?;
         if let Ok(again) = call_with(function, &[told.as_any()]) {
