@@ -98,7 +98,7 @@ impl Borrow {
             return Ok(view.bind(py).clone().into_any());
         }
         let stream = match loan.stream() {
-            Some(stream) => Bound::new(py, PyStream::new(stream.clone()))?.into_any(),
+            Some(stream) => Bound::new(py, PyStream(stream.clone()))?.into_any(),
             None => py.None().into_bound(py),
         };
         Ok(loan.views(stream)?.into_any())

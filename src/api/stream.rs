@@ -17,41 +17,41 @@ impl PyStream {
     #[pyo3(signature = (stream, /, *, device=None))]
     fn py_new(stream: &Bound<'_, PyAny>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let device = device.map(Device::of).transpose()?;
-        Self::of(stream, device).map(|stream| Self::new(stream.get().stream().clone()))
+        Self::of(stream, device).map(|stream| Self(stream.get().0.clone()))
     }
 
     /// The handle as DLPack numbers it: 1 is CUDA's legacy default stream, 0 is ROCm's default stream.
     #[getter]
     fn handle(&self) -> i64 {
-        self.stream().handle()
+        self.0.handle()
     }
 
     /// The device that the stream belongs to.
     #[getter]
     fn device(&self) -> Device {
-        Device(self.stream().device())
+        Device(self.0.device())
     }
 
     /// ``(0, handle)``, the protocol by which other libraries accept the stream.
     ///
     /// Source: cuda.core.
     fn __cuda_stream__(&self) -> (i32, i64) {
-        (0, self.stream().handle())
+        (0, self.0.handle())
     }
 
     fn __int__(&self) -> i64 {
-        self.stream().handle()
+        self.0.handle()
     }
 
     fn __index__(&self) -> i64 {
-        self.stream().handle()
+        self.0.handle()
     }
 
     /// Block until all work queued on the stream is done.
     ///
     /// Raises ``BufferError`` while the stream captures a graph, `CudaError` for errors of the driver.
     fn synchronize(&self) -> PyResult<()> {
-        Ok(order::synchronize(self.stream())?)
+        Ok(order::synchronize(&self.0)?)
     }
 
     /// Make this stream wait for all work queued on ``stream`` so far, without blocking the host.
@@ -60,9 +60,9 @@ impl PyStream {
     #[pyo3(signature = (stream, /))]
     fn wait(&self, stream: &Bound<'_, PyAny>) -> PyResult<()> {
         // A number is that of a stream beside this one.
-        let device = (stream.is_instance_of::<PyInt>()).then(|| self.stream().device());
+        let device = (stream.is_instance_of::<PyInt>()).then(|| self.0.device());
         let other = Self::of(stream, device)?;
-        order::after(self.stream(), other.get().stream(), Joined::Never)?;
+        order::after(&self.0, &other.get().0, Joined::Never)?;
         Ok(())
     }
 
@@ -71,15 +71,15 @@ impl PyStream {
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        self.stream().handle().into_pyobject(py)?.hash()
+        self.0.handle().into_pyobject(py)?.hash()
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
         let equal = if let Ok(other) = other.cast::<Self>() {
-            Some(self.stream().is(other.get().stream()))
+            Some(self.0.is(&other.get().0))
         } else if other.is_instance_of::<PyInt>() {
             let handle = other.extract::<i64>();
-            Some(handle.is_ok_and(|handle| handle == self.stream().handle()))
+            Some(handle.is_ok_and(|handle| handle == self.0.handle()))
         } else {
             None
         };

@@ -43,7 +43,7 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
     };
     warn_if_experimental(stream.py(), device)?;
     if let Ok(stream) = stream.cast::<PyStream>() {
-        let stream = stream.get().stream();
+        let stream = &stream.get().0;
         checked(stream.handle(), device)?;
         if !stream.serves(device) {
             return Err(elsewhere(stream.handle(), stream.device(), device).into());
@@ -174,7 +174,7 @@ pub(crate) fn synchronize(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -
     let is_pinned = matches!(device.device_type, kDLCUDAHost | kDLROCMHost);
     let stream = match stream {
         Some(stream) if is_int(stream) && integer(stream)? == NO_SYNC => return Ok(()),
-        Some(stream) if is_pinned => Some(PyStream::of(stream, None)?.get().stream().clone()),
+        Some(stream) if is_pinned => Some(PyStream::of(stream, None)?.get().0.clone()),
         None if is_pinned => {
             return Err(PyBufferError::new_err(
                 "the tensor is in pinned memory, which has no stream of its own; pass synchronize(stream=) the stream \
@@ -205,7 +205,7 @@ pub(crate) fn check_device(stream: Stream, device: DLDevice) -> PyResult<Stream>
 /// The handle returned by a hook of a class, or `None` if it returned no handle.
 pub(crate) fn named_handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> {
     match named.cast::<PyStream>() {
-        Ok(stream) => Some(stream.get().stream().handle()),
+        Ok(stream) => Some(stream.get().0.handle()),
         Err(_) => integer(named).or_else(|_| of_object(named, device)).ok(),
     }
 }
@@ -217,7 +217,7 @@ impl PyStream {
         device: Option<DLDevice>,
     ) -> PyResult<Bound<'py, Self>> {
         if let Ok(known) = stream.cast::<Self>()
-            && device.is_none_or(|device| device == known.get().stream().device())
+            && device.is_none_or(|device| device == known.get().0.device())
         {
             return Ok(known.clone());
         }
@@ -240,6 +240,6 @@ impl PyStream {
             }
             _ => check_device(named, guess)?,
         };
-        Bound::new(stream.py(), Self::new(named))
+        Bound::new(stream.py(), Self(named))
     }
 }

@@ -141,14 +141,14 @@ impl CurrentStream {
     /// The stream, which is now the current one.
     fn __enter__<'py>(&self, py: Python<'py>) -> Bound<'py, PyStream> {
         let stream = self.0.bind(py);
-        set::enter(stream.get().stream().clone());
+        set::enter(stream.get().0.clone());
         stream.clone()
     }
 
     /// Makes the stream before it the current one again.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        let stream = self.0.bind(py).get().stream();
+        let stream = &self.0.bind(py).get().0;
         match set::leave(stream) {
             Some(_) => Ok(()),
             None => Err(PyRuntimeError::new_err(
@@ -173,5 +173,5 @@ impl CurrentStream {
 #[pyo3(signature = (device, /))]
 pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {
     let py = device.py();
-    of_thread(py, Device::of(device)?).map(PyStream::new)
+    of_thread(py, Device::of(device)?).map(PyStream)
 }
