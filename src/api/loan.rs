@@ -195,11 +195,7 @@ impl Loan {
         let ended = match self.stream.as_ref().filter(|_| self.is_joined) {
             None => Ok(()),
             Some(stream) => match self.agreed.map(|agreed| agreed.is_on(py, stream)) {
-                Some(Ok(true)) => Ok(()),
-                Some(asked) => {
-                    let finished = order::finish(stream);
-                    asked.and(finished.map_err(PyErr::from))
-                }
+                Some(asked) => Agreed::end(asked, stream),
                 None => join_back(py, &self.ordered, stream, self.capture),
             },
         };
