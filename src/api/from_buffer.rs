@@ -52,9 +52,8 @@ pub(crate) fn from_buffer<'py>(
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = buffer.py();
     let (shape, strides) = dimensions(shape, strides)?;
-    let offset: Option<i64> = offset
-        .map(|offset| number(offset, "offset", "a number of bytes"))
-        .transpose()?;
+    let offset = offset.map(|offset| number(offset, "offset", "a number of bytes"));
+    let offset: Option<i64> = offset.transpose()?;
     let size = layout::size(&shape)?;
     let dtype = DType::of(dtype)?;
     dtype::known(dtype)?;

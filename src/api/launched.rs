@@ -172,13 +172,11 @@ impl Launched {
             Ok::<_, PyErr>(PyTuple::new(py, [intern!(py, "stream")])?.unbind())
         });
         let alone = alone?.bind(py);
-        Ok(Some(match names {
-            None => alone.clone(),
-            Some(names) => names
-                .as_sequence()
-                .concat(alone.as_sequence())?
-                .to_tuple()?,
-        }))
+        let Some(names) = names else {
+            return Ok(Some(alone.clone()));
+        };
+        let all = names.as_sequence().concat(alone.as_sequence())?;
+        all.to_tuple().map(Some)
     }
 }
 

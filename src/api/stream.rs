@@ -62,8 +62,7 @@ impl PyStream {
         // A number is that of a stream beside this one.
         let device = (stream.is_instance_of::<PyInt>()).then(|| self.0.device());
         let other = Self::of(stream, device)?;
-        order::after(&self.0, &other.get().0, Joined::Never)?;
-        Ok(())
+        Ok(order::after(&self.0, &other.get().0, Joined::Never)?)
     }
 
     fn __repr__(&self) -> String {

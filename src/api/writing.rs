@@ -165,13 +165,12 @@ pub(crate) fn tell(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()
 /// Tells the library of `x` that it was written to; returns whether it counts that.
 fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if torch::is_tensor(x)? {
-        torch::increment_version(x)?;
+        torch::increment_version(x).map(|()| true)
     } else if paddle::counts(x) {
-        paddle::increment_version(x)?;
+        paddle::increment_version(x).map(|()| true)
     } else {
-        return Ok(false);
+        Ok(false)
     }
-    Ok(true)
 }
 
 /// The count of the library that exported the memory of `x`, if `x` is none of its own, which is [`told`].

@@ -128,10 +128,8 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
 /// The handle from `__cuda_stream__`, which returns version 0 and the handle (R154).
 fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResult<i64> {
     let answer = protocol.call0()?;
-    let parts = answer
-        .cast::<PyTuple>()
-        .ok()
-        .filter(|pair| pair.len() == 2 && pair.iter().all(|part| is_int(&part)));
+    let parts = answer.cast::<PyTuple>().ok();
+    let parts = parts.filter(|parts| parts.iter().all(|part| is_int(&part)));
     let pair: Option<(i64, i64)> = parts.and_then(|pair| pair.extract().ok());
     match pair {
         Some((0, handle)) => Ok(handle),

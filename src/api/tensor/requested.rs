@@ -44,10 +44,7 @@ pub(super) fn capsule<'py>(
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let (py, snapshot) = (slf.py(), slf.get().snapshot()?);
     let here = snapshot.meta().device;
-    let there = match dl_device {
-        Some(pair) => device::of_pair(pair, here)?,
-        None => here,
-    };
+    let there = dl_device.map_or(Ok(here), |pair| device::of_pair(pair, here))?;
     let asked = stream.map(Asked::by_argument);
     let request = Request {
         device: Some(there),

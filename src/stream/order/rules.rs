@@ -30,14 +30,12 @@ impl Side<'_> {
     /// The point that the stream has reached; an error if its work has none, or to record it would end a capture.
     pub(super) fn point(&self) -> Result<Arc<Event>, Error> {
         match self.capture {
-            Capture::None | Capture::Active(_) => Ok(Arc::new(Event::record(
-                &self.current,
-                self.raw,
-                self.capture,
-            )?)),
-            Capture::Implicit => Err(refused(self.stream, IMPLICIT)),
-            Capture::Invalidated => Err(invalidated(self.stream)),
+            Capture::Implicit => return Err(refused(self.stream, IMPLICIT)),
+            Capture::Invalidated => return Err(invalidated(self.stream)),
+            Capture::None | Capture::Active(_) => {}
         }
+        let point = Event::record(&self.current, self.raw, self.capture)?;
+        Ok(Arc::new(point))
     }
 
     /// Whether the stream, in the state `capture`, still has to wait for a point; an error if it may not.
