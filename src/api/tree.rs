@@ -252,10 +252,8 @@ impl<'py> Walk<'_, 'py> {
 
     /// Refuses a container that stays as it is, but no longer is what it was when the walk left it.
     fn check_kept(&self) -> PyResult<()> {
-        for (frame, before) in &self.kept {
-            if *before == self.converted {
-                continue;
-            }
+        let is_older = |(_, before): &&(Frame<'_>, usize)| *before != self.converted;
+        for (frame, _) in self.kept.iter().filter(is_older) {
             let (container, odd) = (&frame.container, frame.odd.as_ref());
             let is_same = match odd {
                 None => frame.is_as_read(),
