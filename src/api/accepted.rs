@@ -130,17 +130,15 @@ impl Accepted {
         };
         if address & (alignment - 1) != 0 {
             let copy = remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes");
-            let (multiple, remedy) = match self.align {
-                None => (
-                    "its element size".to_owned(),
-                    format!("{copy}, and align=1 accepts all"),
-                ),
-                Some(align) if align <= ALIGNMENT => (format!("align={align}"), copy),
+            let multiple = match self.align {
+                None => "its element size".to_owned(),
+                Some(align) => format!("align={align}"),
+            };
+            let remedy = match self.align {
+                None => format!("{copy}, and align=1 accepts all"),
+                Some(align) if align <= ALIGNMENT => copy,
                 // No copy of dlx helps.
-                Some(align) => (
-                    format!("align={align}"),
-                    "expected memory that its library has aligned so".to_owned(),
-                ),
+                Some(_) => "expected memory that its library has aligned so".to_owned(),
             };
             return Err(Error::refused(format!(
                 "the tensor is at address {address:#x}, which is no multiple of {multiple}; {remedy}",

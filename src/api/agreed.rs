@@ -12,7 +12,7 @@
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::stream::{Stream, WorkStream};
+use crate::stream::{Stream, WorkStream, order};
 use crate::types::device;
 
 /// The libraries of tensors on a device with streams.
@@ -83,5 +83,14 @@ impl Agreed {
     pub(super) fn is_on(&self, py: Python<'_>, stream: &Stream) -> PyResult<bool> {
         let named = self.handle(py)?;
         Ok(named.is_some_and(|handle| self.stream(handle).is(stream)))
+    }
+
+    /// Ends the work on `stream`, of which the libraries were `asked` whether they still work there: if not, the host waits.
+    pub(super) fn end(asked: PyResult<bool>, stream: &Stream) -> PyResult<()> {
+        if matches!(asked, Ok(true)) {
+            return Ok(());
+        }
+        let finished = order::finish(stream).map_err(PyErr::from);
+        asked.and(finished)
     }
 }

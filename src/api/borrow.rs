@@ -15,8 +15,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::api::accepted::Accepted;
 use crate::api::loan::Loan;
 use crate::api::writing;
-use crate::stream;
-use crate::stream::PyStream;
+use crate::stream::{self, PyStream};
 use crate::tensor::object::Tensor;
 use crate::types::device;
 use crate::types::error::with_note;
@@ -79,10 +78,8 @@ impl Borrow {
     #[inline(always)]
     fn begin<'py>(&self, py: Python<'py>, loan: &mut Loan) -> PyResult<Bound<'py, PyAny>> {
         let tensors = self.tensors.bind(py);
-        let (read, wanted) = (
-            tensors.len(),
-            self.stream.as_ref().map(|stream| stream.bind(py)),
-        );
+        let read = tensors.len();
+        let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
         let mut device = device::CPU;
         for index in 0..read + self.out.len() {
             let (x, written) = match index.checked_sub(read) {
@@ -101,7 +98,7 @@ impl Borrow {
             return Ok(view.bind(py).clone().into_any());
         }
         let stream = match loan.stream() {
-            Some(stream) => Bound::new(py, PyStream::new(stream.clone()))?.into_any(),
+            Some(stream) => Bound::new(py, PyStream(stream.clone()))?.into_any(),
             None => py.None().into_bound(py),
         };
         Ok(loan.views(stream)?.into_any())

@@ -109,10 +109,9 @@ pub(super) unsafe fn parse(
     }
 }
 
-/// A method definition of an entry, with the signature and docstring of `documented`, in place of the function behind
-/// `pyo3`. It is leaked, because CPython keeps a pointer to it.
+/// A method definition of an entry, in place of the function behind `pyo3`, with its signature and docstring. It is leaked,
+/// because CPython keeps a pointer to it.
 fn definition(
-    documented: &Bound<'_, PyAny>,
     pyo3: &Bound<'_, PyCFunction>,
     (name, place): (&str, Name),
     fast: Function,
@@ -129,8 +128,8 @@ fn definition(
     // SAFETY: the flags are those of this signature (S20, fast entries).
     let behind = unsafe { transmute::<ffi::PyCFunction, Function>(behind) };
     PARSED[place as usize].get_or_init(|| behind);
-    let signature: String = documented.getattr("__text_signature__")?.extract()?;
-    let text: String = documented.getattr("__doc__")?.extract()?;
+    let signature: String = pyo3.getattr("__text_signature__")?.extract()?;
+    let text: String = pyo3.getattr("__doc__")?.extract()?;
     let doc = CString::new(format!("{name}{signature}\n--\n\n{text}"))?;
     Ok(Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: CString::new(name)?.into_raw(),
@@ -147,7 +146,7 @@ pub(crate) fn add<F: FastEntry>(
     module: &Bound<'_, PyModule>,
     pyo3: &Bound<'_, PyCFunction>,
 ) -> PyResult<()> {
-    let definition = definition(pyo3, pyo3, F::NAME, entry::<F>)?;
+    let definition = definition(pyo3, F::NAME, entry::<F>)?;
     let (receiver, module_name) = (module.as_ptr(), module.name()?);
     // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
     // objects, the name a string.
@@ -164,8 +163,7 @@ pub(super) fn set_on_class(
     fast: Function,
 ) -> PyResult<()> {
     let (py, class) = (sample.py(), sample.get_type());
-    let bound = sample.getattr(name.0)?;
-    let definition = definition(&class.getattr(name.0)?, bound.cast()?, name, fast)?;
+    let definition = definition(sample.getattr(name.0)?.cast()?, name, fast)?;
     // SAFETY: attached; the class is live, and the leaked definition has the flags of its function.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.

@@ -12,8 +12,7 @@ use crate::copy::request::{Asked, Request};
 use crate::cpython::boundary::counted;
 use crate::cpython::once::intern;
 use crate::cpython::vector::Arguments;
-use crate::import::cache;
-use crate::import::{ladder, table};
+use crate::import::{cache, ladder, table};
 use crate::tensor::object::Tensor;
 use crate::types::device;
 
@@ -57,11 +56,7 @@ fn requested<'a, 'py>(
             return None;
         }
     }
-    let request = Request {
-        device: device.flatten(),
-        copy: copy.flatten(),
-        ..Request::NOTHING
-    };
+    let request = Request::of(device.flatten(), copy.flatten());
     Some((request, stream.flatten()))
 }
 
@@ -88,9 +83,8 @@ fn alone(x: &Bound<'_, PyAny>) -> Made {
     match cache::table(x) {
         Some((known, kind)) => {
             let snapshot = table::fast::<false>(x, known, kind, &Request::NOTHING);
-            snapshot
-                .and_then(|snapshot| Tensor::new(py, snapshot))
-                .into()
+            let made = snapshot.and_then(|snapshot| Tensor::new(py, snapshot));
+            made.into()
         }
         None => by_ladder(x, &Request::NOTHING).into(),
     }

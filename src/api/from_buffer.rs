@@ -39,10 +39,7 @@ use crate::types::layout;
 ///     False
 #[pyfunction]
 #[pyo3(signature = (buffer, shape, dtype, *, strides=None, offset=None, copy=None, readonly=false, padded=false))]
-#[allow(
-    clippy::too_many_arguments,
-    reason = "the keywords of the public function"
-)]
+#[allow(clippy::too_many_arguments, reason = "the public keywords")]
 pub(crate) fn from_buffer<'py>(
     buffer: &Bound<'py, PyAny>,
     shape: &Bound<'_, PyAny>,
@@ -55,24 +52,18 @@ pub(crate) fn from_buffer<'py>(
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = buffer.py();
     let (shape, strides) = dimensions(shape, strides)?;
-    let offset: Option<i64> = offset
-        .map(|offset| number(offset, "offset", "a number of bytes"))
-        .transpose()?;
+    let offset = offset.map(|offset| number(offset, "offset", "a number of bytes"));
+    let offset: Option<i64> = offset.transpose()?;
     let size = layout::size(&shape)?;
-    let mut flags = 0;
-    if padded {
-        flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-    }
     let dtype = DType::of(dtype)?;
     dtype::known(dtype)?;
-    let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
+    let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
+    if padded {
+        meta.flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+    }
     let whole = buffer::bytes(buffer)?;
-    let place = bytes::place(
-        &meta,
-        (size, &shape, strides.as_deref()),
-        offset,
-        whole.size(),
-    )?;
+    let elements = (size, &*shape, strides.as_deref());
+    let place = bytes::place(&meta, elements, offset, whole.size())?;
     let mut taken = whole.part(place.start, &[place.length], &[1])?;
     let address = whole.meta().data.addr() as u64 + place.first as u64;
     let aligned = place.length == 0 || address.is_multiple_of(layout::alignment(meta.dtype));
@@ -91,10 +82,8 @@ pub(crate) fn from_buffer<'py>(
         taken = host::compact(py, &taken)?;
         meta.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
     }
-    meta.data = taken.meta().data;
-    meta.data = meta
-        .data
-        .wrapping_byte_offset((place.first - place.start) as isize);
+    let start = taken.meta().data;
+    meta.data = start.wrapping_byte_offset((place.first - place.start) as isize);
     let made = taken.within(meta, &shape, strides.as_deref())?;
     // The tensor alone holds the buffer now, as the garbage collector has to see.
     drop((whole, taken));

@@ -164,8 +164,7 @@ pub(crate) fn is_of_tensors(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         return Ok(false);
     }
     for name in names {
-        let found = class.getattr_opt(name)?;
-        if found.is_some_and(|found| !found.is_none()) {
+        if (class.getattr_opt(name)?).is_some_and(|found| !found.is_none()) {
             return Ok(true);
         }
     }
@@ -189,10 +188,7 @@ pub(crate) fn is_of_tensors(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///     [1, 2, 3]
 #[pyfunction]
 #[pyo3(signature = (ptr, shape, dtype, *, device=None, strides=None, owner=None, readonly=false, stream=None))]
-#[allow(
-    clippy::too_many_arguments,
-    reason = "the keywords of the public function"
-)]
+#[allow(clippy::too_many_arguments, reason = "the public keywords")]
 pub(crate) fn from_pointer<'py>(
     ptr: &Bound<'py, PyAny>,
     shape: &Bound<'_, PyAny>,
@@ -220,9 +216,8 @@ pub(crate) fn from_pointer<'py>(
     let checked = Checked::new(meta, &shape, strides.as_deref())
         .and_then(Checked::addressable)
         .map_err(|error| PyValueError::new_err(error.message()))?;
-    let source = owner.map_or(Source::Static, |owner| {
-        Source::Python(PythonOwner::new(owner))
-    });
+    let owner = owner.map(PythonOwner::new);
+    let source = owner.map_or(Source::Static, Source::Python);
     let made = Tensor::holding(py, checked.with_usage(source, usage))?;
     if trace::is_on() {
         trace::begun(made.as_any(), c"from_pointer", None, None);
@@ -237,13 +232,10 @@ pub(super) fn dimensions(
     strides: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Vec<i64>, Option<Vec<i64>>)> {
     let Integers(shape) = number(shape, "shape", "a sequence of ints, such as (2,)")?;
-    let strides = strides
-        .map(|strides| number(strides, "strides", "a sequence of ints"))
-        .transpose()?
-        .map(|Integers(strides)| strides);
-    if let Some(strides) = strides
-        .as_ref()
-        .filter(|strides| strides.len() != shape.len())
+    let strides = strides.map(|strides| number(strides, "strides", "a sequence of ints"));
+    let strides = strides.transpose()?.map(|Integers(strides)| strides);
+    if let Some(strides) = &strides
+        && strides.len() != shape.len()
     {
         return Err(PyValueError::new_err(format!(
             "strides {strides:?} do not match shape {shape:?}; expected one per dimension"

@@ -36,8 +36,6 @@ pub(crate) struct Launched {
     stream: Option<Py<PyAny>>,
     check: Option<Py<PyAny>>,
     note: Py<PyAny>,
-    /// Whether a call with tensors is always a loan.
-    lends: bool,
 }
 
 /// The parameters of the function, as `dlx._functions.launcher` numbers them: those that may be passed by position, other names, and
@@ -174,13 +172,11 @@ impl Launched {
             Ok::<_, PyErr>(PyTuple::new(py, [intern!(py, "stream")])?.unbind())
         });
         let alone = alone?.bind(py);
-        Ok(Some(match names {
-            None => alone.clone(),
-            Some(names) => names
-                .as_sequence()
-                .concat(alone.as_sequence())?
-                .to_tuple()?,
-        }))
+        let Some(names) = names else {
+            return Ok(Some(alone.clone()));
+        };
+        let all = names.as_sequence().concat(alone.as_sequence())?;
+        all.to_tuple().map(Some)
     }
 }
 
@@ -196,7 +192,8 @@ impl ByVector for Launched {
         let at = self.stream_at(&arguments)?;
         let mut values = Vec::with_capacity(arguments.values.len() + 2);
         values.push(function.clone());
-        if at.is_some() || self.lends {
+        // With these, a call is always a loan.
+        if at.is_some() || self.stream.is_some() || self.check.is_some() {
             return self.call_lending(arguments, values, at);
         }
         let mut taken = Taken::new(values);
@@ -246,7 +243,6 @@ impl Launched {
             has_addresses,
             one_device,
             made,
-            lends: stream.is_some() || check.is_some(),
             stream,
             check,
             note,

@@ -78,13 +78,12 @@ impl Lent {
 
     /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
-        let device = self.device();
         if let Some(stream) = self.now_at_entry(py)? {
             return Ok(stream);
         }
         match self.snapshot.usage().and_then(StreamUsage::stream) {
             Some(stream) => Ok(stream.clone()),
-            None => stream::of_thread(py, device),
+            None => stream::of_thread(py, self.device()),
         }
     }
 

@@ -15,18 +15,17 @@ use crate::api::writing;
 use crate::cpython::interpreter::quietly;
 use crate::driver::Capture;
 use crate::import::view::lend;
-use crate::stream;
 use crate::stream::end::End;
 use crate::stream::namer::TENSORS;
-use crate::stream::order;
-use crate::stream::order::{Joined, Waits};
-use crate::stream::{Namer, Stream, Wanted};
+use crate::stream::order::{self, Joined, Waits};
+use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::Error;
 
 /// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
+#[derive(Default)]
 pub(super) struct Loan {
     stream: Option<Stream>,
     /// The views, in the order of the tensors; those of `ordered` come in when the block's stream waits for them.
@@ -46,18 +45,9 @@ impl Loan {
     /// A loan with room for `count` views.
     pub(super) fn of(count: usize) -> Self {
         Self {
-            stream: None,
             views: Vec::with_capacity(count),
-            ordered: Vec::new(),
-            is_joined: false,
-            capture: None,
-            agreed: None,
+            ..Self::default()
         }
-    }
-
-    /// How many tensors have been lent, before [`Self::join`].
-    pub(super) fn count(&self) -> usize {
-        self.views.len() + self.ordered.len()
     }
 
     /// Whether no tensor is on a device with streams.
@@ -112,7 +102,8 @@ impl Loan {
             ))
             .into());
         }
-        let count = self.count();
+        // How many have been lent: a view of one in `ordered` is made later.
+        let count = self.views.len() + self.ordered.len();
         // A value that is pushed is built elsewhere first.
         let lent = once_with(|| (count, Lent::new((snapshot, library, now))));
         self.ordered.extend(lent);
@@ -163,9 +154,8 @@ impl Loan {
         // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
         self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
         if joined.is_err() {
-            self.ordered
-                .iter_mut()
-                .for_each(|(_, lent)| lent.covered.clear());
+            let ordered = self.ordered.iter_mut();
+            ordered.for_each(|(_, lent)| lent.covered.clear());
         }
         self.capture = joined?;
         Ok(())
@@ -205,11 +195,7 @@ impl Loan {
         let ended = match self.stream.as_ref().filter(|_| self.is_joined) {
             None => Ok(()),
             Some(stream) => match self.agreed.map(|agreed| agreed.is_on(py, stream)) {
-                Some(Ok(true)) => Ok(()),
-                Some(asked) => {
-                    let finished = order::finish(stream);
-                    asked.and(finished.map_err(PyErr::from))
-                }
+                Some(asked) => Agreed::end(asked, stream),
                 None => join_back(py, &self.ordered, stream, self.capture),
             },
         };

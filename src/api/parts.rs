@@ -34,11 +34,9 @@ pub(super) fn iterator<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, 
 pub(super) fn compared(tensor: &Bound<'_, Tensor>, x: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = tensor.py();
     // NumPy's own compare the elements.
-    let names = [
-        intern!(py, "__array_ufunc__"),
-        intern!(py, "__array_struct__"),
-    ];
-    let is_free = x.is_instance_of::<Tensor>() || x.hasattr(names[0])? || x.hasattr(names[1])?;
+    let is_free = x.is_instance_of::<Tensor>()
+        || x.hasattr(intern!(py, "__array_ufunc__"))?
+        || x.hasattr(intern!(py, "__array_struct__"))?;
     let is_list = x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>();
     let is_number = x.is_instance_of::<PyComplex>() || x.hasattr(intern!(py, "__float__"))?;
     if !is_free && (is_list || is_number || x.hasattr(intern!(py, "__dlpack__"))?) {

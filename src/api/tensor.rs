@@ -138,7 +138,7 @@ impl Tensor {
     #[getter]
     fn stream(&self) -> Option<PyStream> {
         let stream = self.described().usage().and_then(StreamUsage::stream);
-        stream.cloned().map(PyStream::new)
+        stream.cloned().map(PyStream)
     }
 
     /// ``with t.use(stream=s) as v:`` uses the tensor on stream ``s``, by default that of its producer.

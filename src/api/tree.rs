@@ -252,10 +252,8 @@ impl<'py> Walk<'_, 'py> {
 
     /// Refuses a container that stays as it is, but no longer is what it was when the walk left it.
     fn check_kept(&self) -> PyResult<()> {
-        for (frame, before) in &self.kept {
-            if *before == self.converted {
-                continue;
-            }
+        let is_older = |(_, before): &&(Frame<'_>, usize)| *before != self.converted;
+        for (frame, _) in self.kept.iter().filter(is_older) {
             let (container, odd) = (&frame.container, frame.odd.as_ref());
             let is_same = match odd {
                 None => frame.is_as_read(),
@@ -275,19 +273,13 @@ impl<'py> Walk<'_, 'py> {
 
     /// A container with new items.
     fn rebuilt(&self, frame: &Frame<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Frame {
-            container,
-            parts,
-            odd,
-            dict,
-            ..
-        } = frame;
+        let (container, odd) = (&frame.container, &frame.odd);
         let py = container.py();
         let met = self.find(container);
         let contains_itself = met.is_some_and(|met| met.contains_itself.get());
         if odd.is_some() || contains_itself {
             let changes = PyDict::new(py);
-            for part in parts {
+            for part in &frame.parts {
                 if let Some(new) = self.changed(part) {
                     changes.set_item(part.as_ptr().addr(), new)?;
                 }
@@ -297,20 +289,20 @@ impl<'py> Walk<'_, 'py> {
             return rebuilt.call1(&given);
         }
         let new = |part| self.changed(part).unwrap_or(part);
-        if let Some(dict) = dict {
+        if let Some(dict) = &frame.dict {
             // Made anew, as keys may have changed their hash since.
             let rebuilt = PyDict::new(py);
-            for (key, part) in items(&dict.keys()).iter().zip(parts) {
+            for (key, part) in items(&dict.keys()).iter().zip(&frame.parts) {
                 rebuilt.set_item(key, new(part))?;
             }
-            if rebuilt.len() < parts.len() {
+            if rebuilt.len() < frame.parts.len() {
                 return Err(PyValueError::new_err(
                     "keys of a container of type builtins.dict are equal by now, so it would hold fewer items",
                 ));
             }
             return Ok(rebuilt.into_any());
         }
-        let list = PyList::new(py, parts.iter().map(new))?;
+        let list = PyList::new(py, frame.parts.iter().map(new))?;
         Ok(match container.cast_exact::<PyTuple>() {
             Ok(_) => list.to_tuple().into_any(),
             Err(_) => list.into_any(),

@@ -6,13 +6,12 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
-use crate::adapters;
-use crate::adapters::{Counter, numpy, paddle, torch};
+use crate::adapters::{self, Counter, numpy, paddle, torch};
 use crate::copy::request::Request;
 use crate::cpython::lookup::is_static;
 use crate::cpython::modules::python;
 use crate::exchange::slot::inner_of;
-use crate::import::cache::{self};
+use crate::import::cache;
 use crate::import::ladder::from_dlpack;
 use crate::import::view::lend_unordered;
 use crate::tensor::managed::MAYBE_READ_ONLY;
@@ -166,13 +165,12 @@ pub(crate) fn tell(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()
 /// Tells the library of `x` that it was written to; returns whether it counts that.
 fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if torch::is_tensor(x)? {
-        torch::increment_version(x)?;
+        torch::increment_version(x).map(|()| true)
     } else if paddle::counts(x) {
-        paddle::increment_version(x)?;
+        paddle::increment_version(x).map(|()| true)
     } else {
-        return Ok(false);
+        Ok(false)
     }
-    Ok(true)
 }
 
 /// The count of the library that exported the memory of `x`, if `x` is none of its own, which is [`told`].

@@ -217,20 +217,13 @@ impl Bridged {
         let py = taken.remove(0).py();
         let (by_position, by_name) = arguments.values.split_at(arguments.positional());
         let named = PyDict::new(py);
-        for (name, x) in arguments
-            .names
-            .as_deref()
-            .into_iter()
-            .flatten()
-            .zip(by_name)
-        {
+        let names = arguments.names.as_deref().into_iter().flatten();
+        for (name, x) in names.zip(by_name) {
             named.set_item(name, x)?;
         }
         let (taken, all) = (PyList::new(py, taken)?, PyTuple::new(py, by_position)?);
-        let given = (taken, kind, like, all, named);
-        self.arguments
-            .bind(py)
-            .call_method1(intern!(py, "finish"), given)
+        let (slow, given) = (self.arguments.bind(py), (taken, kind, like, all, named));
+        slow.call_method1(intern!(py, "finish"), given)
     }
 
     /// Converts an argument or a result.
@@ -267,10 +260,8 @@ impl Bridged {
             }
             None if is_plain(&value) => Ok(value),
             None => {
-                let name = intern!(py, "convert_result");
-                self.arguments
-                    .bind(py)
-                    .call_method1(name, (kind, like, value))
+                let (slow, name) = (self.arguments.bind(py), intern!(py, "convert_result"));
+                slow.call_method1(name, (kind, like, value))
             }
         }
     }

@@ -85,12 +85,11 @@ pub(super) fn to_numpy<'py>(
         _ => tensor_of(x, asked, stream_of)?.0,
     };
     let tensor = noted(tensor, x, class);
-    let snapshot = tensor.get().snapshot()?;
-    let meta = snapshot.meta();
-    if !device::is_readable(meta.device) {
+    let device = tensor.get().snapshot()?.meta().device;
+    if !device::is_readable(device) {
+        let device = device::name(device);
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {}, but numpy.ndarray requires memory on cpu; pass device='cpu'",
-            device::name(meta.device)
+            "the tensor is on {device}, but numpy.ndarray requires memory on cpu; pass device='cpu'"
         )));
     }
     numpy::of_tensor(tensor)
@@ -162,7 +161,6 @@ pub(super) fn to_table<'py>(
     }
     let on = if stream::has_streams(device) {
         // The copy runs on the stream on which the library will use it.
-        let device = snapshot.meta().device;
         On::Stream {
             stream: Stream::of_table(table.stream_of(py, device)?, device),
             lent: true,
@@ -282,8 +280,7 @@ pub(super) fn to_function<'py>(
     }
     let given = Given::of(snapshot.dl_tensor());
     let mut made = call_with(function, &[tensor.as_any()]);
-    let refused = |error: &PyErr| is_refusal(py, error);
-    if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
+    if made.as_ref().is_err_and(|error| is_refusal(py, error)) && snapshot.has(MAYBE_READ_ONLY) {
         // It may refuse unversioned capsules. A versioned one must set the flag or not: READ_ONLY is safe.
         let told = Tensor::new(py, snapshot.readonly()?)?;
         if let Ok(again) = call_with(function, &[told.as_any()]) {

@@ -95,12 +95,10 @@ impl FastEntry for Fast {
 
     #[inline(always)]
     fn call<'py>(_module: &Bound<'py, PyAny>, arguments: Arguments<'_, 'py>) -> Option<Made> {
-        match (arguments.values, arguments.names) {
-            ([x, to], None) => {
-                Some(counted(x.py(), || as_asked(x, to, &Options::default())).into())
-            }
-            _ => None,
-        }
+        let ([x, to], None) = (arguments.values, arguments.names) else {
+            return None;
+        };
+        Some(counted(x.py(), || as_asked(x, to, &Options::default())).into())
     }
 }
 
@@ -200,38 +198,29 @@ fn make<'py>(
     }
     match &target.via {
         Via::Tensor => {
-            let request = Request {
-                device: asked.device,
-                copy: asked.copy,
-                ..Request::NOTHING
-            };
+            let request = Request::of(asked.device, asked.copy);
             let made = Tensor::holding(py, from_dlpack(x, &request)?)?;
             Ok(noted(made, x, class).into_any())
         }
         Via::Numpy => {
             let array = deliver::to_numpy(x, class.as_any(), asked)?;
             if array.get_type().is(class) {
-                Ok(array)
-            } else {
-                let made = deliver::viewed(&array, target)?;
-                // By this a subclass carries its attributes over.
-                let finalize = made.getattr(intern!(py, "__array_finalize__"))?;
-                if is_one && !finalize.is_none() {
-                    finalize.call1((x,))?;
-                }
-                Ok(made)
+                return Ok(array);
             }
+            let made = deliver::viewed(&array, target)?;
+            // By this a subclass carries its attributes over.
+            let finalize = made.getattr(intern!(py, "__array_finalize__"))?;
+            if is_one && !finalize.is_none() {
+                finalize.call1((x,))?;
+            }
+            Ok(made)
         }
         Via::Mixin(like) => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
             // An instance that is moved or copied keeps what it says of itself.
-            let like = if is_one && is_subtype(x.get_type_ptr(), class) {
-                Some(x)
-            } else {
-                like.as_ref()
-            };
+            let own = Some(x).filter(|_| is_one && is_subtype(x.get_type_ptr(), class));
             let tensor = noted(Tensor::holding(py, snapshot)?, x, class);
-            mixin::make_like(class, like, &tensor)
+            mixin::make_like(class, own.or(like.as_ref()), &tensor)
         }
         Via::Table(table) => {
             if asked.is_nothing()

@@ -30,21 +30,6 @@ pub(crate) struct Importer {
 /// Cached importers; classes that find no slot are looked up at each call.
 static IMPORTERS: TypeMap<Arc<Importer>, 16> = TypeMap::new();
 
-impl<'py> FromPyObject<'_, 'py> for Importer {
-    type Error = PyErr;
-
-    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let (function, namespace, shows_memory, keeps, lasts) = found.extract()?;
-        Ok(Self {
-            function,
-            namespace,
-            shows_memory,
-            keeps,
-            lasts,
-        })
-    }
-}
-
 impl Importer {
     /// The cached importer of a class, unless Python code has given it one of its own since.
     #[inline(never)]
@@ -68,7 +53,14 @@ impl Importer {
         }
         let py = class.py();
         let found = python(py, "dlx._libraries.importers", "importing", (class,))?;
-        let found: Arc<Self> = Arc::new(found.extract()?);
+        let (function, namespace, shows_memory, keeps, lasts) = found.extract()?;
+        let found = Arc::new(Self {
+            function,
+            namespace,
+            shows_memory,
+            keeps,
+            lasts,
+        });
         if found.lasts != "once" {
             IMPORTERS.add(class, found.clone());
         }

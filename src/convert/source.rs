@@ -46,10 +46,9 @@ impl Options {
     ) -> PyResult<Snapshot> {
         let asked = Asked::by_consumer(&stream_of);
         let request = Request {
-            device: self.device,
-            copy: self.copy,
             stream: Some(&asked),
             release: Release::None,
+            ..Request::of(self.device, self.copy)
         };
         from_dlpack(x, &request)
     }

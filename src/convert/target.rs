@@ -80,7 +80,9 @@ impl<'py> Target<'py> {
     /// Resolves a namespace, its name or an instance.
     #[cold]
     fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        if is_namespace(to)? {
+        // A module, or another object with the functions of the array API.
+        let lists_functions = || to.hasattr(intern!(to.py(), "__array_namespace_info__"));
+        if to.is_instance_of::<PyModule>() || lists_functions()? {
             return Self::of(array_type(to)?.as_any());
         }
         if to.is_instance_of::<PyString>() {
@@ -133,12 +135,6 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
-}
-
-/// Whether `to` is a module, or another object with the functions of the array API.
-fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(to.is_instance_of::<PyModule>()
-        || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
 }
 
 /// Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.

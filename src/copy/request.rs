@@ -94,12 +94,17 @@ pub(crate) struct Request<'a, 'py> {
 
 impl<'a, 'py> Request<'a, 'py> {
     /// No request but the tensor, the common case.
-    pub(crate) const NOTHING: Self = Self {
-        device: None,
-        copy: None,
-        stream: None,
-        release: Release::Auto,
-    };
+    pub(crate) const NOTHING: Self = Self::of(None, None);
+
+    /// The tensor on this device, if one is given, and copied or not.
+    pub(crate) const fn of(device: Option<DLDevice>, copy: Option<bool>) -> Self {
+        Self {
+            device,
+            copy,
+            stream: None,
+            release: Release::Auto,
+        }
+    }
 
     /// Whether the request has no device, copy or stream.
     #[inline(always)]

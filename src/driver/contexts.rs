@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::Error;
-use super::functions::call;
+use super::functions::{call, out};
 use super::interface::{Context, RawStream};
 use super::runtime::{Driver, numbered, of};
 use crate::abi::DLDevice;
@@ -31,8 +31,7 @@ impl Driver {
             return Ok(context);
         }
         // Two threads may both retain it, which is harmless: it is never released.
-        let mut context = 0;
-        call!(self, retain_primary(&mut context, device))?;
+        let context = out(|context| call!(self, retain_primary(context, device)))?;
         if let Some(place) = self.place(device) {
             place.store(context, Ordering::Release);
         }
@@ -44,16 +43,12 @@ impl Driver {
         if self.is_hip {
             return Ok(self.device()? as Context);
         }
-        let mut context = 0;
-        call!(self, current_context(&mut context))?;
-        Ok(context)
+        out(|context| call!(self, current_context(context)))
     }
 
     /// The device of the current context.
     pub(super) fn device(&self) -> Result<i32, Error> {
-        let mut device = 0;
-        call!(self, device(&mut device))?;
-        Ok(device)
+        out(|device| call!(self, device(device)))
     }
 
     /// The current context, if it is one of `device` other than the primary one. Creates no context.
@@ -100,21 +95,16 @@ impl Driver {
     /// The context of a stream.
     pub(super) fn context_of(&self, stream: RawStream) -> Result<Context, Error> {
         if self.is_hip {
-            let mut device = 0;
-            call!(self, stream_device(stream.0, &mut device))?;
+            let device: c_int = out(|device| call!(self, stream_device(stream.0, device)))?;
             return Ok(device as Context);
         }
-        let mut context = 0;
-        call!(self, stream_context(stream.0, &mut context))?;
-        Ok(context)
+        out(|context| call!(self, stream_context(stream.0, context)))
     }
 
     /// The number of a context, which no other context of this process gets, even after its end; `None` if the driver has
     /// no such numbers.
     pub(super) fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error> {
-        let mut number = 0;
-        let asked = call!(self, context_id(context, &mut number));
-        numbered(asked, number)
+        numbered(out(|number| call!(self, context_id(context, number))))
     }
 }
 

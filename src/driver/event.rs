@@ -64,10 +64,7 @@ fn take(context: Context, number: Option<u64>) -> Option<RawEvent> {
     let mut pools = POOLS.lock();
     let pool = pools.entry(context).or_default();
     if pool.number != number {
-        *pool = Pool {
-            number,
-            events: Vec::new(),
-        };
+        (pool.number, pool.events) = (number, Vec::new());
     }
     pool.events.pop()
 }
@@ -102,9 +99,7 @@ impl Event {
     }
 
     fn record_in(current: &Current, stream: RawStream, capture: Capture) -> Result<Self, Error> {
-        let Current {
-            driver, context, ..
-        } = *current;
+        let (driver, context) = (current.driver, current.context);
         let number = if current.is_permanent {
             driver.number_of_context(context)?
         } else {

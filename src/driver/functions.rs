@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use libloading::Library;
 
+use super::error::Error;
+
 /// Declares the table of status-returning functions, by their symbols in CUDA and in HIP: "" where one has none, or another
 /// signature.
 macro_rules! functions {
@@ -79,12 +81,12 @@ functions! {
 }
 
 /// Calls a function of a driver and turns its status into a result, and a function that is not there into
-/// [`Error::Missing`](super::error::Error::Missing).
+/// [`Error::Missing`].
 macro_rules! call {
     ($driver:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $driver.functions.$name {
             // SAFETY: the driver's function has this signature (S19); stream handles are live (S18), events were created
-            // by this driver, and every out-pointer is to a local of the caller.
+            // by this driver, and every out-pointer is to a local of the caller, or of `out`.
             (name, Some(function)) => match unsafe { function($($argument),*) } {
                 0 => Ok(()),
                 code => Err($driver.failed(name, code)),
@@ -95,3 +97,10 @@ macro_rules! call {
 }
 
 pub(super) use call;
+
+/// What a function of a driver writes to the place that `call` passes to it.
+pub(super) fn out<T: Default>(call: impl FnOnce(&mut T) -> Result<(), Error>) -> Result<T, Error> {
+    let mut value = T::default();
+    call(&mut value)?;
+    Ok(value)
+}

@@ -67,14 +67,12 @@ pub(super) unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F>
 /// The value in `place`, or else of `load`. Two threads may load at once and the first result is kept: waiting for the
 /// other could deadlock in a forked child.
 pub(super) fn once<T>(place: &OnceLock<T>, load: impl FnOnce() -> T) -> &T {
-    match place.get() {
-        Some(loaded) => loaded,
-        None => {
-            let loaded = load();
-            let _inside = Inside::enter();
-            place.get_or_init(|| loaded)
-        }
+    if let Some(loaded) = place.get() {
+        return loaded;
     }
+    let loaded = load();
+    let _inside = Inside::enter();
+    place.get_or_init(|| loaded)
 }
 
 /// The process, as [`generation`] counts it, in which a driver was initialized first, plus 1; 0 before.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
 use super::error::Error;
-use super::functions::{Functions, call};
+use super::functions::{Functions, call, out};
 use super::interface::{Capture, RawStream, Run};
 use super::library::{check_fork, initialized, load, once, symbol};
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
@@ -14,7 +14,7 @@ use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
 /// The numbers of either header.
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 /// `hipMemcpyDefault`: the direction is inferred from the addresses.
-const HIP_MEMCPY_DEFAULT: c_int = 4;
+const BY_ADDRESSES: c_int = 4;
 
 /// Of how many devices the primary contexts are remembered; those of others are retained at each use.
 const DEVICES: usize = 32;
@@ -104,23 +104,17 @@ impl Driver {
             // SAFETY: the out-pointer is a local; the driver writes a static string or NULL.
             unsafe { function(code, &mut name) };
         }
-        let name = if name.is_null() {
-            "unknown".to_owned()
-        } else {
-            // SAFETY: a static string of the driver.
-            unsafe { CStr::from_ptr(name) }
-                .to_string_lossy()
-                .into_owned()
-        };
+        // SAFETY: a static string of the driver.
+        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+        let name = name.map_or("unknown".into(), CStr::to_string_lossy);
+        let name = name.into_owned();
         Error::Failed { call, code, name }
     }
 
     /// The number of a stream, which no other stream of this process gets, even after its end; `None` if the driver has
     /// no such numbers. Invalidates a capture of the stream.
     pub(crate) fn number(&self, stream: RawStream) -> Result<Option<u64>, Error> {
-        let mut number = 0;
-        let asked = call!(self, stream_id(stream.0, &mut number));
-        numbered(asked, number)
+        numbered(out(|number| call!(self, stream_id(stream.0, number))))
     }
 
     /// Sets this thread's capture mode to the relaxed one.
@@ -168,10 +162,7 @@ impl Driver {
         let (from, to, bytes, stream) = (run.from.0, run.to.0, run.bytes, stream.0);
         match (run.devices(), self.is_hip) {
             (None, false) => call!(self, copy(to, from, bytes, stream)),
-            (None, true) => call!(
-                self,
-                copy_of_hip(to, from, bytes, HIP_MEMCPY_DEFAULT, stream)
-            ),
+            (None, true) => call!(self, copy_of_hip(to, from, bytes, BY_ADDRESSES, stream)),
             (Some((here, there)), true) => {
                 call!(self, copy_peer_of_hip(to, there, from, here, bytes, stream))
             }
@@ -184,9 +175,7 @@ impl Driver {
 
     /// Allocates memory on the current context's device, from its pool, ordered on `stream`.
     pub(crate) fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error> {
-        let mut memory = 0;
-        call!(self, allocate(&mut memory, bytes, stream.0))?;
-        Ok(memory)
+        out(|memory| call!(self, allocate(memory, bytes, stream.0)))
     }
 
     /// Frees memory from [`Self::allocate`], ordered on `stream`.
@@ -200,9 +189,7 @@ impl Driver {
 
     /// Allocates memory on the current context's device, for one without pools.
     pub(crate) fn allocate_unpooled(&self, bytes: usize) -> Result<usize, Error> {
-        let mut memory = 0;
-        call!(self, allocate_unpooled(&mut memory, bytes))?;
-        Ok(memory)
+        out(|memory| call!(self, allocate_unpooled(memory, bytes)))
     }
 
     /// Frees memory from [`Self::allocate_unpooled`] at once.
@@ -216,27 +203,21 @@ impl Driver {
 
     /// The bytes of memory that a device has.
     pub(crate) fn memory(&self, device: i32) -> Result<usize, Error> {
-        let mut bytes = 0;
-        call!(self, total_memory(&mut bytes, device))?;
-        Ok(bytes)
+        out(|bytes| call!(self, total_memory(bytes, device)))
     }
 
     /// The device of the memory at an address.
     pub(crate) fn device_of(&self, address: usize) -> Result<i32, Error> {
-        let mut device = 0;
-        call!(
-            self,
-            pointer_attribute(&mut device, POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-        )?;
-        Ok(device)
+        let kind = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        out(|device| call!(self, pointer_attribute(device, kind, address)))
     }
 }
 
 /// The number that a driver was asked for, if it has such numbers.
-pub(super) fn numbered(asked: Result<(), Error>, number: u64) -> Result<Option<u64>, Error> {
+pub(super) fn numbered(asked: Result<u64, Error>) -> Result<Option<u64>, Error> {
     match asked {
         Err(Error::Missing(_)) => Ok(None),
-        answer => answer.map(|()| Some(number)),
+        answer => answer.map(Some),
     }
 }
 

@@ -201,7 +201,7 @@ fn of_protocol(
     let stream = match (&named, stream) {
         (Some(_), _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
         (None, Some(stream)) if device.is_none_or(|device| stream.serves(device)) => {
-            let stream = stream::PyStream::new(stream.clone());
+            let stream = stream::PyStream(stream.clone());
             Some(Bound::new(py, stream)?.into_any())
         }
         // The producer orders its device's default stream; the block's stream waits for that.

@@ -11,12 +11,10 @@ use pyo3::prelude::*;
 
 /// The descriptor that a system call has returned, or its error.
 pub(crate) fn owned(returned: RawFd) -> io::Result<OwnedFd> {
-    match returned {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: callers pass the result of a call that makes a descriptor, in the expression that makes it, so that
-        // nobody else has it (S30).
-        file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
-    }
+    done(returned)?;
+    // SAFETY: callers pass the result of a call that makes a descriptor, in the expression that makes it, so that nobody
+    // else has it (S30).
+    Ok(unsafe { OwnedFd::from_raw_fd(returned) })
 }
 
 /// The error of a call that returns -1 for one.

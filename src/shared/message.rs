@@ -1,15 +1,19 @@
-//! Descriptors that arrive beside bytes of a Unix socket.
+//! A descriptor that arrives beside bytes of a Unix socket.
 
 use std::ffi::{c_int, c_uint};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
 
 /// Words for one descriptor, with the head before it; the kernel closes those that find no room.
 const ROOM: usize = 4;
 
-/// Receives at most `length` bytes and the descriptors beside them, without waiting; and whether some had no room.
-pub(super) fn received(socket: RawFd, length: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>, bool)> {
+/// Receives at most `length` bytes and a descriptor beside them, without waiting; and whether others had no room.
+pub(super) fn received(
+    socket: RawFd,
+    length: usize,
+) -> io::Result<(Vec<u8>, Option<OwnedFd>, bool)> {
     let mut bytes = vec![0_u8; length];
     let mut control = [0_usize; ROOM];
     let mut part = libc::iovec {
@@ -31,36 +35,24 @@ pub(super) fn received(socket: RawFd, length: usize) -> io::Result<(Vec<u8>, Vec
         return Err(io::Error::last_os_error());
     };
     bytes.truncate(count);
-    Ok((
-        bytes,
-        files(&message),
-        message.msg_flags & libc::MSG_CTRUNC != 0,
-    ))
+    let truncated = message.msg_flags & libc::MSG_CTRUNC != 0;
+    Ok((bytes, file(&message, room as usize), truncated))
 }
 
-/// The descriptors of a message that the kernel has filled, each owned at once.
-fn files(message: &libc::msghdr) -> Vec<OwnedFd> {
-    let mut files = Vec::new();
-    // SAFETY: arithmetic.
-    let head = unsafe { libc::CMSG_LEN(0) } as usize;
+/// The descriptor of a message that the kernel has filled, owned at once. `room` is for one, and its head.
+fn file(message: &libc::msghdr, room: usize) -> Option<OwnedFd> {
     // SAFETY: `recvmsg` has filled the message.
-    let mut part = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !part.is_null() {
-        // SAFETY: the macros return headers within the room of the message, whose words are aligned as headers are.
-        let header = unsafe { part.read() };
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: as above.
-            let data = unsafe { libc::CMSG_DATA(part) }.cast::<RawFd>();
-            let size = (header.cmsg_len as usize).saturating_sub(head);
-            for index in 0..size / size_of::<RawFd>() {
-                // SAFETY: the kernel has written as many numbers.
-                let number = unsafe { data.wrapping_add(index).read_unaligned() };
-                // SAFETY: they are new descriptors of this process, and each is read once (S30).
-                files.push(unsafe { OwnedFd::from_raw_fd(number) });
-            }
-        }
-        // SAFETY: a header of this message.
-        part = unsafe { libc::CMSG_NXTHDR(message, part) };
+    let part = NonNull::new(unsafe { libc::CMSG_FIRSTHDR(message) })?;
+    // SAFETY: the macro returns a header within the room of the message, whose words are aligned as headers are.
+    let header = unsafe { part.read() };
+    let kind = (header.cmsg_level, header.cmsg_type);
+    if kind != (libc::SOL_SOCKET, libc::SCM_RIGHTS) || (header.cmsg_len as usize) < room {
+        return None;
     }
-    files
+    // SAFETY: as above.
+    let data = unsafe { libc::CMSG_DATA(part.as_ptr()) }.cast::<RawFd>();
+    // SAFETY: the kernel has written a number there.
+    let number = unsafe { data.read_unaligned() };
+    // SAFETY: it is a new descriptor of this process, and is read once (S30).
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
 }

@@ -17,7 +17,7 @@ use crate::stream::handle::{
 };
 use crate::stream::object::PyStream;
 use crate::stream::order;
-use crate::types::device::{self, Device};
+use crate::types::device;
 use crate::types::error::{Error, Shown, type_name};
 
 /// What a `stream=` argument requests.
@@ -43,7 +43,7 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
     };
     warn_if_experimental(stream.py(), device)?;
     if let Ok(stream) = stream.cast::<PyStream>() {
-        let stream = stream.get().stream();
+        let stream = &stream.get().0;
         checked(stream.handle(), device)?;
         if !stream.serves(device) {
             return Err(elsewhere(stream.handle(), stream.device(), device).into());
@@ -110,12 +110,9 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     if stream.is_instance_of::<PyBool>() || stream.is_instance_of::<PyType>() {
         return Err(no_stream(stream));
     }
-    let handle = if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
-        of_protocol(stream, &protocol)?
-    } else if let Some(handle) = of_library(stream)? {
-        handle
-    } else {
-        return Err(no_stream(stream));
+    let handle = match stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
+        Some(protocol) => of_protocol(stream, &protocol)?,
+        None => of_library(stream)?.ok_or_else(|| no_stream(stream))?,
     };
     match handle {
         0 => Ok(default(device).unwrap_or(0)),
@@ -131,10 +128,8 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
 /// The handle from `__cuda_stream__`, which returns version 0 and the handle (R154).
 fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResult<i64> {
     let answer = protocol.call0()?;
-    let parts = answer
-        .cast::<PyTuple>()
-        .ok()
-        .filter(|pair| pair.len() == 2 && pair.iter().all(|part| is_int(&part)));
+    let parts = answer.cast::<PyTuple>().ok();
+    let parts = parts.filter(|parts| parts.iter().all(|part| is_int(&part)));
     let pair: Option<(i64, i64)> = parts.and_then(|pair| pair.extract().ok());
     match pair {
         Some((0, handle)) => Ok(handle),
@@ -177,7 +172,7 @@ pub(crate) fn synchronize(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -
     let is_pinned = matches!(device.device_type, kDLCUDAHost | kDLROCMHost);
     let stream = match stream {
         Some(stream) if is_int(stream) && integer(stream)? == NO_SYNC => return Ok(()),
-        Some(stream) if is_pinned => Some(PyStream::of(stream, None)?.get().stream().clone()),
+        Some(stream) if is_pinned => Some(PyStream::of(stream, None)?.get().0.clone()),
         None if is_pinned => {
             return Err(PyBufferError::new_err(
                 "the tensor is in pinned memory, which has no stream of its own; pass synchronize(stream=) the stream \
@@ -208,7 +203,7 @@ pub(crate) fn check_device(stream: Stream, device: DLDevice) -> PyResult<Stream>
 /// The handle returned by a hook of a class, or `None` if it returned no handle.
 pub(crate) fn named_handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> {
     match named.cast::<PyStream>() {
-        Ok(stream) => Some(stream.get().stream().handle()),
+        Ok(stream) => Some(stream.get().0.handle()),
         Err(_) => integer(named).or_else(|_| of_object(named, device)).ok(),
     }
 }
@@ -217,11 +212,10 @@ impl PyStream {
     /// The stream of an argument.
     pub(crate) fn of<'py>(
         stream: &Bound<'py, PyAny>,
-        device: Option<&Bound<'py, PyAny>>,
+        device: Option<DLDevice>,
     ) -> PyResult<Bound<'py, Self>> {
-        let device = device.map(Device::of).transpose()?;
         if let Ok(known) = stream.cast::<Self>()
-            && device.is_none_or(|device| device == known.get().stream().device())
+            && device.is_none_or(|device| device == known.get().0.device())
         {
             return Ok(known.clone());
         }
@@ -244,6 +238,6 @@ impl PyStream {
             }
             _ => check_device(named, guess)?,
         };
-        Bound::new(stream.py(), Self::new(named))
+        Bound::new(stream.py(), Self(named))
     }
 }

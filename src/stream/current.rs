@@ -37,13 +37,11 @@ fn can_order(device: DLDevice) -> bool {
 
 /// Who names that stream.
 pub(crate) fn namer(device: DLDevice) -> Namer {
-    match set(device) {
-        Some(_) => Namer::Set,
-        None if !can_order(device) => Namer::Nobody,
-        None => noted(TENSORS, device)
-            .filter(Namer::is_there)
-            .unwrap_or(Namer::Nobody),
+    if set(device).is_some() {
+        return Namer::Set;
     }
+    let noted = can_order(device).then(|| noted(TENSORS, device)).flatten();
+    noted.filter(Namer::is_there).unwrap_or(Namer::Nobody)
 }
 
 /// Notes an export that is `ready` on a stream, named by `namer`. A consumer may have asked before, for another argument,
@@ -136,20 +134,21 @@ impl CurrentStream {
     #[new]
     #[pyo3(signature = (stream, /, *, device=None))]
     fn new(stream: &Bound<'_, PyAny>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let device = device.map(Device::of).transpose()?;
         Ok(Self(PyStream::of(stream, device)?.unbind()))
     }
 
     /// The stream, which is now the current one.
     fn __enter__<'py>(&self, py: Python<'py>) -> Bound<'py, PyStream> {
         let stream = self.0.bind(py);
-        set::enter(stream.get().stream().clone());
+        set::enter(stream.get().0.clone());
         stream.clone()
     }
 
     /// Makes the stream before it the current one again.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        let stream = self.0.bind(py).get().stream();
+        let stream = &self.0.bind(py).get().0;
         match set::leave(stream) {
             Some(_) => Ok(()),
             None => Err(PyRuntimeError::new_err(
@@ -174,5 +173,5 @@ impl CurrentStream {
 #[pyo3(signature = (device, /))]
 pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {
     let py = device.py();
-    of_thread(py, Device::of(device)?).map(PyStream::new)
+    of_thread(py, Device::of(device)?).map(PyStream)
 }

@@ -1,5 +1,6 @@
 //! Streams: which devices have them, the meaning of their handles (R70 to R78), and their owners.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
@@ -8,8 +9,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::interpreter::{PythonOwner, blocking};
-use crate::driver;
-use crate::driver::{Capture, Context, Current};
+use crate::driver::{self, Capture, Context, Current};
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -121,7 +121,8 @@ pub(crate) struct Stream {
     is_verified: bool,
 }
 
-/// A stream, without keeping alive what keeps it alive.
+/// A stream, without keeping alive what keeps it alive. An upgraded [`Weak`] of its tensor's streams would not do: they are
+/// released by whoever holds them alone.
 #[derive(Clone)]
 pub(crate) struct WeakStream(Stream, Option<Weak<PythonOwner>>);
 
@@ -134,6 +135,13 @@ impl WeakStream {
         };
         let stream = self.0.clone();
         Some(Stream { owner, ..stream })
+    }
+}
+
+/// In messages, a stream is its handle in DLPack's numbering.
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
     }
 }
 
@@ -294,10 +302,8 @@ impl Stream {
     ///
     /// `BufferError` for another thread's default stream.
     pub(crate) fn raw(&self) -> Result<driver::RawStream, Error> {
-        if self
-            .thread
-            .is_some_and(|thread| thread != thread::current().id())
-        {
+        let is_other = |thread| thread != thread::current().id();
+        if self.thread.is_some_and(is_other) {
             return Err(Error::refused(
                 "the stream is the default stream of another thread (2), which has no name in this one",
             ));

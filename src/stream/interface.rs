@@ -19,10 +19,8 @@ pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<
     let Some(interface) = attribute(x, intern!(py, "__cuda_array_interface__"))? else {
         return Ok(None);
     };
-    let value = match interface.cast::<PyDict>() {
-        Ok(dict) => dict.get_item(intern!(py, "stream"))?,
-        Err(_) => None,
-    };
+    let dict = interface.cast::<PyDict>().ok();
+    let value = dict.map_or(Ok(None), |dict| dict.get_item(intern!(py, "stream")))?;
     let handle = handle(x, value.as_ref())?;
     Ok(handle.map(|handle| Stream::new(handle, device, None)))
 }
@@ -68,10 +66,8 @@ fn of_numba(x: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     }
     // Either answer is in order: both streams wait for each other.
     let config = loaded(intern!(py, "numba.core.config"))?;
-    let per_thread = match config {
-        Some(config) => config.getattr_opt(intern!(py, "CUDA_PER_THREAD_DEFAULT_STREAM"))?,
-        None => None,
-    };
+    let name = intern!(py, "CUDA_PER_THREAD_DEFAULT_STREAM");
+    let per_thread = config.map_or(Ok(None), |config| config.getattr_opt(name))?;
     let per_thread = per_thread.map_or(Ok(false), |flag| flag.is_truthy())?;
     Ok(Some(if per_thread { 2 } else { 1 }))
 }

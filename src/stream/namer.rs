@@ -128,10 +128,8 @@ pub(crate) fn note(of: Of, device: DLDevice, namer: Namer) {
     let device = device_of_streams(device);
     let place = |notes: &Notes| {
         let mut notes = notes.borrow_mut();
-        match notes
-            .iter_mut()
-            .find(|note| (note.0, note.1) == (of, device))
-        {
+        let known = (notes.iter_mut()).find(|note| (note.0, note.1) == (of, device));
+        match known {
             Some(known) => known.2 = namer,
             None => notes.push((of, device, namer)),
         }

@@ -17,19 +17,9 @@ use crate::types::device;
 ///     >>> dlx.Stream(1, device="cuda:1")
 ///     dlx.Stream(1, device='cuda:1')
 #[pyclass(frozen, weakref, name = "Stream", module = "dlx")]
-pub(crate) struct PyStream(Stream);
+pub(crate) struct PyStream(pub(crate) Stream);
 
 impl PyStream {
-    /// Wraps `stream`.
-    pub(crate) fn new(stream: Stream) -> Self {
-        Self(stream)
-    }
-
-    /// The stream.
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.0
-    }
-
     /// The `repr`.
     pub(crate) fn repr(&self) -> String {
         let device = device::name(self.0.device());

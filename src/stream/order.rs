@@ -10,7 +10,7 @@ mod rules;
 
 use std::sync::Arc;
 
-use rules::{allow, both, entered_before, merged, unable};
+use rules::{allow, both, entered_before, merged, refused, unable};
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::blocking;
@@ -241,10 +241,9 @@ pub(crate) fn leave(
 pub(crate) fn finish(stream: &Stream) -> Result<(), Error> {
     match synchronize(stream) {
         Err(Error::Refused(_)) => Err(Error::refused(format!(
-            "the library of a lent tensor works on another stream than when the block was entered, and stream {} \
+            "the library of a lent tensor works on another stream than when the block was entered, and stream {stream} \
              captures a graph, for which the earlier stream cannot wait; leave the block on the stream that it was \
-             entered on",
-            stream.handle()
+             entered on"
         ))),
         result => result,
     }
@@ -283,10 +282,10 @@ pub(crate) fn synchronize(stream: &Stream) -> Result<(), Error> {
         let side = Side::of(stream, None)?;
         match side.capture {
             Capture::None => Ok(side.current.synchronize(side.raw)?),
-            _ => Err(Error::refused(format!(
-                "stream {} captures a graph, whose work has no end yet; synchronize after the capture",
-                stream.handle()
-            ))),
+            _ => Err(refused(
+                stream,
+                "captures a graph, whose work has no end yet; synchronize after the capture",
+            )),
         }
     })
 }

@@ -92,13 +92,10 @@ impl Streams {
             return self.are_none();
         };
         // Python code may run, and the interpreter exit meanwhile.
-        let is_on = |library: WorkStream| match before_exit(py, |py| library.get(py, device)) {
-            Some(Ok(now)) => Stream::of_table(now, device).is(&one.stream(device)),
-            Some(Err(error)) => {
-                unseen(error);
-                false
-            }
-            None => false,
+        let is_on = |library: WorkStream| {
+            let now = before_exit(py, |py| library.get(py, device));
+            let now = now.and_then(|now| now.map_err(unseen).ok());
+            now.is_some_and(|now| Stream::of_table(now, device).is(&one.stream(device)))
         };
         one.usage.get().is_none() && one.library.is_none_or(is_on)
     }

@@ -14,8 +14,7 @@ use crate::driver::Event;
 use crate::stream::end::End;
 use crate::stream::handle::Stream;
 use crate::stream::interface;
-use crate::stream::order;
-use crate::stream::order::{Joined, Waits};
+use crate::stream::order::{self, Joined, Waits};
 use crate::stream::set::set;
 use crate::stream::work_stream::WorkStream;
 use crate::types::error::{Error, unseen};
@@ -116,10 +115,7 @@ impl Producer {
             let _pending = Pending::save(py);
             // An interface runs Python code, so PyO3 must count the attachment.
             let named = Python::attach(|py| self.library.stream(py, self.then.device()));
-            named.unwrap_or_else(|error| {
-                unseen(error);
-                None
-            })
+            named.map_err(unseen).unwrap_or(None)
         };
         attach_uncounted(ask).flatten()
     }

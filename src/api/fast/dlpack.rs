@@ -39,18 +39,15 @@ unsafe extern "C" fn exported(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // What a trace has to note, PyO3's function does.
-    let fast = if count == 0 && !trace::is_on() {
+    if count == 0 && !trace::is_on() {
         // SAFETY: the caller's promise, without positional arguments.
         let body = || unsafe { of_tensor(tensor, arguments, keywords) };
-        guard(body, |_| None)
-    } else {
-        None
-    };
-    match fast {
-        Some(made) => made.as_ptr(),
-        // SAFETY: the caller's promise, passed on unchanged.
-        None => unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) },
+        if let Some(made) = guard(body, |_| None) {
+            return made.as_ptr();
+        }
     }
+    // SAFETY: the caller's promise, passed on unchanged.
+    unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) }
 }
 
 /// The capsule of a tensor without streams, for the usual keywords; `None` for any other call.
@@ -109,11 +106,6 @@ fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
 
 /// The owned reference; an error is dropped, and the slow path raises it again.
 fn owned<T>(made: PyResult<Bound<'_, T>>) -> Option<NonNull<ffi::PyObject>> {
-    match made {
-        Ok(made) => NonNull::new(made.into_ptr()),
-        Err(error) => {
-            unseen(error);
-            None
-        }
-    }
+    let made = made.map_err(unseen).ok()?;
+    NonNull::new(made.into_ptr())
 }

@@ -69,8 +69,7 @@ impl Launched {
         if !call.lent.is_empty() || wanted.is_some() {
             self.order(py, call, wanted.as_ref())?;
         }
-        let names = call.arguments.names;
-        let names = names.as_deref();
+        let names = call.arguments.names.as_deref();
         if self.parameters.stream.is_none() {
             return Ok(names.cloned());
         }
@@ -112,10 +111,7 @@ impl Launched {
     ) -> PyErr {
         let (positional, names) = (arguments.positional(), arguments.names.as_deref());
         let noted = (error.value(py), index, positional, names);
-        match self.note.bind(py).call1(noted) {
-            Ok(_) => error,
-            Err(failed) => failed,
-        }
+        self.note.bind(py).call1(noted).err().unwrap_or(error)
     }
 
     /// Refuses a call of which nothing says on which stream it launches.

@@ -15,7 +15,6 @@ use crate::cpython::call::vectorcall;
 use crate::cpython::vector::Arguments;
 use crate::import::ladder::is_plain;
 use crate::import::row_major::{RowMajor, held, row_major};
-use crate::stream::order;
 use crate::types::device;
 
 /// The arguments of a call so far.
@@ -198,13 +197,7 @@ fn end<'py>(
         return result;
     }
     counted(py, || {
-        let left = match is_same {
-            Ok(true) => Ok(()),
-            asked => {
-                let finished = order::finish(&agreed.stream(then));
-                asked.and(finished.map_err(PyErr::from))
-            }
-        };
+        let left = Agreed::end(is_same, &agreed.stream(then));
         both(py, result, left.and(told))
     })
 }

@@ -26,11 +26,7 @@ pub(crate) fn again<'py>(
     if copy != Some(true) && device.is_none_or(|there| there == here) {
         return Ok(slf.clone());
     }
-    let request = Request {
-        device,
-        copy,
-        ..Request::NOTHING
-    };
+    let request = Request::of(device, copy);
     let snapshot = match aliases::again(slf.py(), snapshot, &request)? {
         Some(snapshot) => snapshot,
         None => request::again(slf.py(), snapshot.clone(), &request)?,
@@ -48,10 +44,7 @@ pub(super) fn capsule<'py>(
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let (py, snapshot) = (slf.py(), slf.get().snapshot()?);
     let here = snapshot.meta().device;
-    let there = match dl_device {
-        Some(pair) => device::of_pair(pair, here)?,
-        None => here,
-    };
+    let there = dl_device.map_or(Ok(here), |pair| device::of_pair(pair, here))?;
     let asked = stream.map(Asked::by_argument);
     let request = Request {
         device: Some(there),
