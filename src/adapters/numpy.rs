@@ -64,25 +64,19 @@ const FEW: usize = 8;
 /// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under any consumer, including those of NumPy's
 /// own `__dlpack__`.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    read(x, |checked, _, _| {
-        let owner = PythonOwner::new(x.clone().unbind());
-        Ok(checked.over(Source::Python(owner)))
+    read(x, |meta, shape, strides| {
+        let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
+        let dimension = |index: usize| (shape[index], strides[index]);
+        Ok(Snapshot::new(meta, owner, None, shape.len(), dimension))
     })
 }
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
+    described(x, |meta, shape, strides| {
         let owner = PythonOwner::new(x.clone().unbind());
-        managed::export(tensor, shape, strides, flags, owner)
-    };
-    match fast::few(x, export) {
-        Some(managed) => Ok(managed?),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            export(tensor, checked.meta.flags, shape, strides)
-        }),
-    }
+        managed::export(meta.tensor(shape.len()), shape, strides, meta.flags, owner)
+    })
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
@@ -91,53 +85,47 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
-        offer_if(&fits, x, tensor, flags, shape, strides)
-    };
-    match fast::few(x, few) {
-        Some(offered) => offered.map_err(Error::into),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
-        }),
-    }
+    described(x, |meta, shape, strides| {
+        let tensor = meta.tensor(shape.len());
+        if !fits(&tensor, meta.flags, shape, strides) {
+            return Ok(None);
+        }
+        let owner = PythonOwner::new(x.clone().unbind());
+        let offer = Offer::new(tensor, shape, strides, meta.flags, owner)?;
+        Ok(Some((meta.dtype, offer)))
+    })
 }
 
+/// As [`read`], without an allocation for a fast array of few dimensions.
 #[inline(always)]
-fn offer_if(
-    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
+fn described<R>(
     x: &Bound<'_, PyAny>,
-    tensor: DLTensor,
-    flags: u64,
-    shape: &[i64],
-    strides: &[i64],
-) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
-    if !fits(&tensor, flags, shape, strides) {
-        return Ok(None);
+    make: impl Fn(Meta, &[i64], &[i64]) -> Result<R, Error>,
+) -> PyResult<R> {
+    match fast::few(x, &make) {
+        Some(made) => Ok(made?),
+        None => read(x, make),
     }
-    let owner = PythonOwner::new(x.clone().unbind());
-    let offer = Offer::new(tensor, shape, strides, flags, owner)?;
-    Ok(Some((tensor.dtype, offer)))
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
-    read(x, |checked, shape, strides| {
-        checked::whole(checked.meta.flags)?;
+    read(x, |meta, shape, strides| {
+        checked::whole(meta.flags)?;
         Ok(DLTensor {
             shape: shape.as_ptr().cast_mut(),
             strides: strides::keep(strides)?.as_ptr().cast_mut(),
-            ..checked.meta.tensor(shape.len())
+            ..meta.tensor(shape.len())
         })
     })
 }
 
-/// Calls `make` with the array, its shape, and its strides in elements.
+/// Calls `make` with the memory of the array, its shape, and its strides in elements.
 ///
 /// `make` must not run Python code, which could reshape the array meanwhile.
 fn read<R>(
     x: &Bound<'_, PyAny>,
-    make: impl FnOnce(Checked<'_>, &[i64], &[i64]) -> Result<R, Error>,
+    make: impl FnOnce(Meta, &[i64], &[i64]) -> Result<R, Error>,
 ) -> PyResult<R> {
     let absent = || Error::refused("the object is not a NumPy array");
     let fields = fields(x).ok_or_else(absent)?;
@@ -163,8 +151,8 @@ fn read<R>(
     let flags = read_only(array.flags & NPY_ARRAY_WRITEABLE == 0)
         | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     let meta = Meta::on_cpu(array.data.cast(), dtype, flags);
-    let checked = Checked::new(meta, shape, Some(&strides))?;
-    Ok(make(checked, shape, &strides)?)
+    let meta = Checked::new(meta, shape, Some(&strides))?.meta;
+    Ok(make(meta, shape, &strides)?)
 }
 
 /// The struct of `x`, if it is an array of the known class or a subclass.
