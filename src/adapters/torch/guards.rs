@@ -122,10 +122,8 @@ impl Guards {
         get(tensor, intern!(tensor.py(), "requires_grad"))
     }
 
-    /// Whether the storage of `tensor`, which has memory, contains the elements of `made`, read from it; another thread may
-    /// have changed the shape meanwhile. `last` is the offset of the last element from the first, if known.
-    ///
-    /// [`Self::check`] has refused tensors without memory, whose address is only an offset.
+    /// Whether the storage of `tensor` contains the elements of `made`, read from it; another thread may have changed the
+    /// shape meanwhile. `last` is the offset of the last element from the first, if known.
     #[inline(always)]
     pub(crate) fn holds(
         &self,
@@ -134,12 +132,12 @@ impl Guards {
         last: Option<u32>,
     ) -> bool {
         match last {
-            Some(last) => is_inside(self.storage(tensor), &made.meta(), last.into()),
+            Some(last) => self.holds_view(tensor, &made.meta(), last.into()),
             None => self.holds_any(tensor, made),
         }
     }
 
-    /// As [`Self::holds`], for a view of a tensor that may be without memory.
+    /// As [`Self::holds`], for a view; of a tensor without memory the address is only an offset.
     #[inline(always)]
     pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u64) -> bool {
         let storage = self.storage(tensor);
