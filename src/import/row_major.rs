@@ -86,13 +86,11 @@ pub(crate) fn held<'py>(
     x: &Bound<'py, PyAny>,
     is_written: impl FnOnce() -> PyResult<bool>,
 ) -> PyResult<Option<Held<'py>>> {
-    if let Some(tensor) = Tensor::of(x) {
-        return Ok(Held::of_tensor(tensor.get()));
-    }
-    if !is_mixin(&x.get_type()) || is_written()? {
-        return Ok(None);
-    }
-    let (inner, _) = innermost(x)?;
+    let inner = match Tensor::of(x) {
+        Some(tensor) => return Ok(Held::of_tensor(tensor.get())),
+        None if !is_mixin(&x.get_type()) || is_written()? => return Ok(None),
+        None => innermost(x)?.0,
+    };
     let held = match Tensor::of(&inner) {
         Some(tensor) => Held::of_tensor(tensor.get()),
         None => row_major(&inner)?.map(|found| Held {
@@ -101,10 +99,8 @@ pub(crate) fn held<'py>(
             inner: None,
         }),
     };
-    Ok(held.map(|held| Held {
-        inner: Some(inner),
-        ..held
-    }))
+    let inner = Some(inner);
+    Ok(held.map(|held| Held { inner, ..held }))
 }
 
 /// What [`lend`](crate::import::view::lend) would lend of a tensor with row-major elements, which the caller holds; `None` for
