@@ -49,7 +49,7 @@ pub(super) fn is_no_number(type_num: c_int) -> bool {
 }
 
 /// How NumPy may spell native byte order, besides `=`, and `|` where order does not apply.
-const NATIVE: u8 = if cfg!(target_endian = "little") {
+pub(in crate::adapters) const NATIVE: u8 = if cfg!(target_endian = "little") {
     b'<'
 } else {
     b'>'
