@@ -9,10 +9,9 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use super::numpy::NATIVE;
 use crate::abi::*;
 use crate::cpython::call::attribute;
-use crate::types::dtype::{canonical, scalar};
+use crate::types::dtype::{NATIVE, canonical, scalar};
 use crate::types::error::{caused, is_urgent, type_name};
 use crate::types::layout::{self, Integers};
 

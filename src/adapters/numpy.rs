@@ -26,7 +26,6 @@ use crate::types::{dtype, layout};
 
 use api::NUMPY;
 pub(crate) use class::{is_class, is_native, is_ndarray, is_no_number, is_subclass_of_ndarray};
-pub(super) use element::NATIVE;
 pub(crate) use fast::{fast, fast_if_array, row_major};
 pub(crate) use make::{array, of, of_tensor};
 
