@@ -131,8 +131,11 @@ fn read<R>(
     let fields = fields(x).ok_or_else(absent)?;
     // SAFETY: `x` is an array of the known layout (S9).
     let descr = unsafe { (*fields).descr };
+    // SAFETY: the layout of dtypes is known with that of arrays (S9).
+    let known = unsafe { descr.cast::<PyArray_Descr>().read() };
     // SAFETY: the array holds its dtype; `element::of` takes a reference before it runs Python code.
-    let dtype = element_of(unsafe { Borrowed::from_ptr(x.py(), descr) })?;
+    let descriptor = unsafe { Borrowed::from_ptr(x.py(), descr) };
+    let dtype = element::of(descriptor, known.type_num, known.byteorder as u8)?;
     // Finding the dtype may have run Python code, so read everything else after it.
     // SAFETY: as for the dtype.
     let array = unsafe { fields.read() };
@@ -169,11 +172,4 @@ pub(crate) fn lacks_numbers(x: &Bound<'_, PyAny>) -> bool {
         // SAFETY: the array holds its dtype, whose layout is known with that of arrays.
         element::is_no_number(unsafe { (*descr).type_num })
     })
-}
-
-/// The dtype that `descr` describes, which belongs to an array of the known layout.
-fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
-    // SAFETY: the layout of dtypes is known with that of arrays (S9).
-    let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
-    element::of(descr, fields.type_num, fields.byteorder as u8)
 }
