@@ -54,11 +54,9 @@ impl Guards {
     /// What the struct of `tensor` shows.
     #[inline(always)]
     fn found(&self, tensor: &Bound<'_, PyAny>) -> Found {
-        match self.layout {
-            // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
-            Some(layout) => unsafe { layout.read(tensor) },
-            None => Found::Unknown,
-        }
+        // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
+        let read = |layout: Layout| unsafe { layout.read(tensor) };
+        self.layout.map_or(Found::Unknown, read)
     }
 
     /// Refuses an export whose elements differ from what the memory holds, or that records gradients.
@@ -171,11 +169,9 @@ impl Guards {
     /// Start and size in bytes of the storage of `tensor`; 0 if torch does not say.
     #[inline(always)]
     pub(super) fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
-        match self.layout {
-            // SAFETY: as in `found`.
-            Some(layout) => unsafe { layout.storage(tensor) },
-            None => storage(tensor),
-        }
+        // SAFETY: as in `found`.
+        let read = |layout: Layout| unsafe { layout.storage(tensor) };
+        self.layout.map_or_else(|| storage(tensor), read)
     }
 
     /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter;
