@@ -73,10 +73,14 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    described(x, |meta, shape, strides| {
+    let export = |meta: Meta, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(meta.tensor(shape.len()), shape, strides, meta.flags, owner)
-    })
+    };
+    match fast::few(x, export) {
+        Some(managed) => Ok(managed?),
+        None => read(x, export),
+    }
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
@@ -85,27 +89,32 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    described(x, |meta, shape, strides| {
-        let tensor = meta.tensor(shape.len());
-        if !fits(&tensor, meta.flags, shape, strides) {
-            return Ok(None);
-        }
-        let owner = PythonOwner::new(x.clone().unbind());
-        let offer = Offer::new(tensor, shape, strides, meta.flags, owner)?;
-        Ok(Some((meta.dtype, offer)))
-    })
+    // Two closures, each called once, so that both are inlined.
+    match fast::few(x, |meta, shape, strides| {
+        offer_if(&fits, x, meta, shape, strides)
+    }) {
+        Some(offered) => offered.map_err(Error::into),
+        None => read(x, |meta, shape, strides| {
+            offer_if(&fits, x, meta, shape, strides)
+        }),
+    }
 }
 
-/// As [`read`], without an allocation for a fast array of few dimensions.
 #[inline(always)]
-fn described<R>(
+fn offer_if(
+    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
     x: &Bound<'_, PyAny>,
-    make: impl Fn(Meta, &[i64], &[i64]) -> Result<R, Error>,
-) -> PyResult<R> {
-    match fast::few(x, &make) {
-        Some(made) => Ok(made?),
-        None => read(x, make),
+    meta: Meta,
+    shape: &[i64],
+    strides: &[i64],
+) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
+    let tensor = meta.tensor(shape.len());
+    if !fits(&tensor, meta.flags, shape, strides) {
+        return Ok(None);
     }
+    let owner = PythonOwner::new(x.clone().unbind());
+    let offer = Offer::new(tensor, shape, strides, meta.flags, owner)?;
+    Ok(Some((meta.dtype, offer)))
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.
