@@ -12,7 +12,7 @@ use crate::tensor::buffer::FORMATS;
 use crate::tensor::checked::{Checked, Dimensions, Meta, dimensions_at};
 use crate::tensor::held_buffer::Buffer;
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::dtype::{BYTE, scalar};
+use crate::types::dtype::{BYTE, NATIVE, scalar};
 use crate::types::error::{EXCEPTION_SET, Error, broken, failed};
 use crate::types::layout;
 
@@ -172,7 +172,8 @@ pub(super) fn read(x: &Bound<'_, PyAny>, flags: u64) -> PyResult<Snapshot> {
 fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
     let text = format.to_bytes();
     let (order, letters) = match text {
-        [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), letters @ ..] => (*order, letters),
+        [b'!', letters @ ..] => (b'>', letters),
+        [order @ (b'@' | b'=' | b'<' | b'>'), letters @ ..] => (*order, letters),
         _ => (b'@', text),
     };
     let is_it = |format: &CStr| {
@@ -188,11 +189,7 @@ fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
         b"n" | b"N" => None,
         _ => Some((code, bits)),
     });
-    let foreign = if cfg!(target_endian = "little") {
-        matches!(order, b'>' | b'!')
-    } else {
-        order == b'<'
-    };
+    let foreign = matches!(order, b'<' | b'>') && order != NATIVE;
     let (code, bits) = found
         .filter(|&(_, bits)| bits == 8 || !foreign)
         .ok_or_else(|| {

@@ -37,13 +37,12 @@ pub(super) fn snapshot(
         interface.required("data", "(address, read-only)")?;
     let handle = stream::interface::handle(x, interface.get("stream")?.as_ref())?;
     let given = request.device.filter(|&there| is_cuda(there));
-    let meta = Meta {
-        data: with_exposed_provenance_mut(address),
-        byte_offset: 0,
-        device: given.unwrap_or(FIRST),
-        dtype,
-        flags: read_only(flag.is_truthy()?),
-    };
+    let (data, flags) = (
+        with_exposed_provenance_mut(address),
+        read_only(flag.is_truthy()?),
+    );
+    let mut meta = Meta::on_cpu(data, dtype, flags);
+    meta.device = given.unwrap_or(FIRST);
     let mut checked = Checked::new(meta, &shape, strides.as_deref())?.addressable()?;
     let mut ahead = None;
     // Without elements there is no device to look up and no stream to wait for.

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::abi::*;
 use crate::cpython::call::attribute;
-use crate::types::dtype::{canonical, scalar};
+use crate::types::dtype::{NATIVE, canonical, scalar};
 use crate::types::error::{caused, is_urgent, type_name};
 use crate::types::layout::{self, Integers};
 
@@ -121,17 +121,12 @@ impl<'a, 'py> Interface<'a, 'py> {
         let py = self.dict.py();
         let typestr: Bound<'py, PyString> = self.required("typestr", "a str such as '<f4'")?;
         let text = typestr.to_cow()?;
-        let native = if cfg!(target_endian = "little") {
-            b'<'
-        } else {
-            b'>'
-        };
         let found = text.split_at_checked(2).and_then(|(start, digits)| {
             let [order, kind] = *start.as_bytes() else {
                 return None;
             };
             let itemsize = canonical(digits)?;
-            let known = order == native || (itemsize == 1 && b"<>|".contains(&order));
+            let known = order == NATIVE || (itemsize == 1 && b"<>|".contains(&order));
             Some((dtype(kind, itemsize).filter(|_| known)?, itemsize))
         });
         let found = found.ok_or_else(|| refused_type(&format!("typestr {text:?}")))?;

@@ -64,24 +64,22 @@ const FEW: usize = 8;
 /// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under any consumer, including those of NumPy's
 /// own `__dlpack__`.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    read(x, |checked, _, _| {
-        let owner = PythonOwner::new(x.clone().unbind());
-        Ok(checked.over(Source::Python(owner)))
+    read(x, |meta, shape, strides| {
+        let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
+        let dimension = |index: usize| (shape[index], strides[index]);
+        Ok(Snapshot::new(meta, owner, None, shape.len(), dimension))
     })
 }
 
 /// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
-    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
+    let export = |meta: Meta, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
-        managed::export(tensor, shape, strides, flags, owner)
+        managed::export(meta.tensor(shape.len()), shape, strides, meta.flags, owner)
     };
     match fast::few(x, export) {
         Some(managed) => Ok(managed?),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            export(tensor, checked.meta.flags, shape, strides)
-        }),
+        None => read(x, export),
     }
 }
 
@@ -91,14 +89,13 @@ pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
-        offer_if(&fits, x, tensor, flags, shape, strides)
-    };
-    match fast::few(x, few) {
+    // Two closures, each called once, so that both are inlined.
+    match fast::few(x, |meta, shape, strides| {
+        offer_if(&fits, x, meta, shape, strides)
+    }) {
         Some(offered) => offered.map_err(Error::into),
-        None => read(x, |checked, shape, strides| {
-            let tensor = checked.meta.tensor(shape.len());
-            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
+        None => read(x, |meta, shape, strides| {
+            offer_if(&fits, x, meta, shape, strides)
         }),
     }
 }
@@ -107,44 +104,47 @@ pub(crate) fn offer(
 fn offer_if(
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
     x: &Bound<'_, PyAny>,
-    tensor: DLTensor,
-    flags: u64,
+    meta: Meta,
     shape: &[i64],
     strides: &[i64],
 ) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
-    if !fits(&tensor, flags, shape, strides) {
+    let tensor = meta.tensor(shape.len());
+    if !fits(&tensor, meta.flags, shape, strides) {
         return Ok(None);
     }
     let owner = PythonOwner::new(x.clone().unbind());
-    let offer = Offer::new(tensor, shape, strides, flags, owner)?;
-    Ok(Some((tensor.dtype, offer)))
+    let offer = Offer::new(tensor, shape, strides, meta.flags, owner)?;
+    Ok(Some((meta.dtype, offer)))
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
-    read(x, |checked, shape, strides| {
-        checked::whole(checked.meta.flags)?;
+    read(x, |meta, shape, strides| {
+        checked::whole(meta.flags)?;
         Ok(DLTensor {
             shape: shape.as_ptr().cast_mut(),
             strides: strides::keep(strides)?.as_ptr().cast_mut(),
-            ..checked.meta.tensor(shape.len())
+            ..meta.tensor(shape.len())
         })
     })
 }
 
-/// Calls `make` with the array, its shape, and its strides in elements.
+/// Calls `make` with the memory of the array, its shape, and its strides in elements.
 ///
 /// `make` must not run Python code, which could reshape the array meanwhile.
 fn read<R>(
     x: &Bound<'_, PyAny>,
-    make: impl FnOnce(Checked<'_>, &[i64], &[i64]) -> Result<R, Error>,
+    make: impl FnOnce(Meta, &[i64], &[i64]) -> Result<R, Error>,
 ) -> PyResult<R> {
     let absent = || Error::refused("the object is not a NumPy array");
     let fields = fields(x).ok_or_else(absent)?;
     // SAFETY: `x` is an array of the known layout (S9).
     let descr = unsafe { (*fields).descr };
+    // SAFETY: the layout of dtypes is known with that of arrays (S9).
+    let known = unsafe { descr.cast::<PyArray_Descr>().read() };
     // SAFETY: the array holds its dtype; `element::of` takes a reference before it runs Python code.
-    let dtype = element_of(unsafe { Borrowed::from_ptr(x.py(), descr) })?;
+    let descriptor = unsafe { Borrowed::from_ptr(x.py(), descr) };
+    let dtype = element::of(descriptor, known.type_num, known.byteorder as u8)?;
     // Finding the dtype may have run Python code, so read everything else after it.
     // SAFETY: as for the dtype.
     let array = unsafe { fields.read() };
@@ -163,8 +163,8 @@ fn read<R>(
     let flags = read_only(array.flags & NPY_ARRAY_WRITEABLE == 0)
         | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     let meta = Meta::on_cpu(array.data.cast(), dtype, flags);
-    let checked = Checked::new(meta, shape, Some(&strides))?;
-    Ok(make(checked, shape, &strides)?)
+    let meta = Checked::new(meta, shape, Some(&strides))?.meta;
+    Ok(make(meta, shape, &strides)?)
 }
 
 /// The struct of `x`, if it is an array of the known class or a subclass.
@@ -181,11 +181,4 @@ pub(crate) fn lacks_numbers(x: &Bound<'_, PyAny>) -> bool {
         // SAFETY: the array holds its dtype, whose layout is known with that of arrays.
         element::is_no_number(unsafe { (*descr).type_num })
     })
-}
-
-/// The dtype that `descr` describes, which belongs to an array of the known layout.
-fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
-    // SAFETY: the layout of dtypes is known with that of arrays (S9).
-    let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
-    element::of(descr, fields.type_num, fields.byteorder as u8)
 }

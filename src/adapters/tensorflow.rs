@@ -71,9 +71,8 @@ fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     /// The numbers of accepted dtypes, which are the same in every release (`DataType` in TensorFlow's `types.proto`): the
     /// name takes longer than the export.
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
-    let number: Option<u32> = number.extract().ok();
-    let bit = number.and_then(|number| 1_u64.checked_shl(number));
-    let bit = bit.unwrap_or(0);
+    let number = number.extract().ok();
+    let bit = number.map_or(0, |number| 1_u64.unbounded_shl(number));
     if NUMBERS.load(Ordering::Relaxed) & bit != 0 {
         return Ok(true);
     }

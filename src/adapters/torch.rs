@@ -15,24 +15,23 @@ mod own;
 mod questions;
 mod refusal;
 
-use std::ffi::c_void;
 use std::thread;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use super::versions::Places;
-use crate::abi::DLDataType;
 use crate::cpython::call::call_with;
 use crate::cpython::lookup::{is_method_of_class, known_base};
 use crate::cpython::modules::python;
 use crate::cpython::once::{Once, intern};
+use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 pub(crate) use guards::Guards;
 pub(crate) use questions::is_lazy_on_cpu;
 use questions::{ask, ask_python, is_byte};
-pub(crate) use refusal::{explain, outside};
-use refusal::{nowhere, refused};
+pub(crate) use refusal::explain;
+use refusal::{nowhere, outside, refused};
 
 /// What asks torch in Python.
 const TORCH: &str = "dlx._libraries.torch";
@@ -184,21 +183,23 @@ impl TorchClass {
         }
     }
 
-    /// Refuses an export of `tensor` of fewer bits than torch says (see [`Guards`]), and one of a tensor without memory: its
-    /// address is only its offset, and not NULL if it is a view.
-    pub(crate) fn check_export(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        dtype: DLDataType,
-        address: *mut c_void,
-    ) -> PyResult<()> {
+    /// Refuses an export of `tensor` of fewer bits than torch says (see [`Guards`]), one of a tensor without memory, whose
+    /// address is only its offset, and not NULL if it is a view, and one of memory that is not that of `tensor`.
+    pub(crate) fn check_export(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> PyResult<()> {
+        let Meta { dtype, data, .. } = made.meta();
         if is_byte(dtype) && !ask_python(tensor, "is_whole")? {
             return Err(refused(tensor, false));
         }
         match self {
-            Self::Plain(guards) => guards.check_address(tensor, address),
+            Self::Plain(guards) => {
+                guards.check_address(tensor, data)?;
+                match guards.holds(tensor, made, None) {
+                    true => Ok(()),
+                    false => Err(outside()),
+                }
+            }
             // Such a class may export the memory of another tensor.
-            Self::Subclass if !address.is_null() && is_offset(tensor, address.addr()) => {
+            Self::Subclass if !data.is_null() && is_offset(tensor, data.addr()) => {
                 Err(nowhere(tensor))
             }
             Self::Subclass => Ok(()),

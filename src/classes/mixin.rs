@@ -24,6 +24,7 @@ use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::checked::Prototype;
 use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
@@ -148,9 +149,12 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
 #[pyfunction]
 pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
     let inner = Origin::without_slot(&x.get_type())?.read(x)?;
-    let snapshot = from_dlpack(&inner, &Request::NOTHING);
-    let snapshot = snapshot.map_err(|error| explain(x, &inner, error))?;
-    Tensor::new(x.py(), snapshot)
+    Tensor::new(x.py(), imported(x, &inner)?)
+}
+
+/// Imports `inner`, which `x` exports.
+fn imported(x: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    from_dlpack(inner, &Request::NOTHING).map_err(|error| explain(x, inner, error))
 }
 
 /// ``__dlpack_device__`` of a mixin class.
@@ -159,11 +163,7 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
     let (inner, last) = innermost(x)?;
     let device = match protocol::device(&inner)? {
         Some(device) => device,
-        None => {
-            let snapshot = from_dlpack(&inner, &Request::NOTHING);
-            let snapshot = snapshot.map_err(|error| explain(&last, &inner, error))?;
-            snapshot.meta().device
-        }
+        None => imported(&last, &inner)?.meta().device,
     };
     device::to_tuple(x.py(), device)
 }

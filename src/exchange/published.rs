@@ -239,16 +239,14 @@ unsafe extern "C" fn to_py_object<E: Exchange>(
         // SAFETY: the caller owns the tensor (R130), and keeps it on failure: nothing here drops it.
         let managed = ManuallyDrop::new(unsafe { Managed::from_raw(tensor) });
         // The caller's work is ordered before the stream that this table names.
-        let device = managed.read().map(|(tensor, _)| tensor.device);
-        let device = device.ok().filter(|&device| stream::has_streams(device));
-        let ready = |device| -> PyResult<_> {
-            let handle = exchange.current_work_stream(py, device)?;
-            Ok(StreamUsage::ready_now_on(
-                Stream::of_table(handle, device),
-                device,
-            )?)
+        let usage = match managed.read().map(|(tensor, _)| tensor.device) {
+            Ok(device) if stream::has_streams(device) => {
+                let handle = exchange.current_work_stream(py, device)?;
+                let stream = Stream::of_table(handle, device);
+                Some(StreamUsage::ready_now_on(stream, device)?)
+            }
+            _ => None,
         };
-        let usage = device.map(ready).transpose()?;
         let snapshot = Snapshot::import(managed, usage)?;
         // A panic leaks it rather than delete the caller's tensor.
         let kept = ManuallyDrop::new(snapshot.clone());

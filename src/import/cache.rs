@@ -209,14 +209,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Option<Way>> {
     }
     match of_class(&class)? {
         Some(way) => own(x, &way).copied().map(Some),
-        None if numpy::is_native(x)? => {
-            if is_static(&class) {
-                let (version, way) = (Version::fixed(), Way::Numpy);
-                CACHE.add(&class, Known { way, version });
-            }
-            Ok(Some(Way::Numpy))
-        }
-        None => Ok(None),
+        None => Ok(numpy::is_native(x)?.then_some(Way::Numpy)),
     }
 }
 
@@ -291,11 +284,11 @@ fn find(class: &Bound<'_, PyType>) -> PyResult<Option<Way>> {
     Ok(match (table, guards) {
         (Some(table), None) => Some(Way::Table(paddle::guarded(table, class), None)),
         (Some(table), guards) => Some(Way::Table(table, guards)),
-        (None, Some(guards)) => Some(Way::Protocol(Whose::Torch(torch::TorchClass::Plain(
-            guards,
-        )))),
-        // Their instances decide.
-        (None, None) if numpy::is_subclass_of_ndarray(class)? => None,
+        (None, Some(_)) => Some(Way::Protocol(Whose::of_table(guards))),
+        // Of subclasses the instances decide.
+        (None, None) if numpy::is_subclass_of_ndarray(class)? => {
+            numpy::is_class(class).then_some(Way::Numpy)
+        }
         (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => {
             Some(Way::Jax)
         }

@@ -86,11 +86,9 @@ fn fast_export_by_way(
             Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
             None => &Whose::Unknown,
         },
+        Way::Undecided if forwarded(x)?.is_some() => return Ok(None),
         Way::Undecided => &Whose::Unknown,
     };
-    if matches!(way, Way::Undecided) && forwarded(x)?.is_some() {
-        return Ok(None);
-    }
     protocol::fast_export(x, whose)
 }
 
@@ -134,15 +132,11 @@ fn from_table(
             });
         }
     };
-    if let Some(guards) = guards
-        && let Ok((tensor, flags)) = managed.read()
-        && let Some(meta) = Meta::usual(tensor, flags)
-    {
-        guards.check(x, meta.dtype, meta.data)?;
-        let device = meta.device;
-        return Ok((managed, work_stream(table, device)));
-    }
-    let managed = Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?;
+    let is_usual = |(tensor, flags)| Meta::usual(tensor, flags).is_some();
+    let managed = match guards.is_some() && managed.read().is_ok_and(is_usual) {
+        true => managed,
+        false => Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?,
+    };
     let tensor = managed.read()?.0;
     if let Some(guards) = guards {
         guards.check(x, tensor.dtype, tensor.data)?;

@@ -67,21 +67,15 @@ fn step<'py>(
             return Ok(Rung::Next(inner, Some(last)));
         }
         Way::Column => by_another(x, request, adapters::of_column(x, request)),
-        way @ (Way::Undecided | Way::Jax) => {
-            // What the buffer of a JAX array does not say, `__dlpack__` knows.
-            if matches!(way, Way::Jax)
-                && request.is_nothing()
-                && let Some(snapshot) = jax::snapshot(x)?
-            {
-                return Ok(Rung::There(snapshot));
-            }
-            if matches!(way, Way::Undecided)
-                && let Some(inner) = forwarded(x)?
-            {
-                return Ok(Rung::Next(inner, None));
-            }
-            without_table(x, &Whose::Unknown, request)
-        }
+        Way::Undecided => match forwarded(x)? {
+            Some(inner) => return Ok(Rung::Next(inner, None)),
+            None => without_table(x, &Whose::Unknown, request),
+        },
+        // What the buffer of a JAX array does not say, `__dlpack__` knows.
+        Way::Jax => match request.is_nothing().then(|| jax::snapshot(x)).transpose()? {
+            Some(Some(snapshot)) => return Ok(Rung::There(snapshot)),
+            _ => without_table(x, &Whose::Unknown, request),
+        },
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }

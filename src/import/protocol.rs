@@ -104,7 +104,7 @@ fn ask_unexplained(
                 && error.is_instance_of::<PyException>(py) =>
         {
             let snapshot = on_cpu(x, is_tensorflow)?.ok_or(error)?;
-            check_memory(x, whose, &snapshot)?;
+            whose.check_export(x, &snapshot)?;
             return Ok(Some(snapshot));
         }
         Err(error) => return Err(error),
@@ -138,9 +138,9 @@ fn ask_unexplained(
         Order::Ready(usage) => usage,
         Order::Point(producer) => Some(request.order(Wanted::Unset, producer)?),
     };
-    let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, usage)?)?;
+    let mut snapshot = protected(x, is_tensorflow, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
-        check_memory(x, whose, &snapshot)?;
+        whose.check_export(x, &snapshot)?;
     }
     let found = snapshot.meta().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
@@ -151,24 +151,19 @@ fn ask_unexplained(
             device::name(found)
         )));
     }
-    let snapshot = match on_host {
-        Some(queue) => {
-            queue.call_method0(intern!(py, "wait"))?;
-            snapshot.on(there)?
-        }
-        None => snapshot,
-    };
+    if let Some(queue) = on_host {
+        queue.call_method0(intern!(py, "wait"))?;
+        snapshot = snapshot.on(there)?;
+    }
     // torch's own class copies without setting IS_COPIED (R37); only pinned memory is the host's, too, without a copy. A
     // subclass may share memory between devices.
     let is_moved = asked.device.is_some()
         && stream::has_streams(here) != stream::has_streams(there)
         && matches!(whose, Whose::Torch(TorchClass::Plain(_)));
     let is_copied = matches!(whose, Whose::Torch(_)) && asked.copy == Some(true);
-    let snapshot = if is_moved || is_copied {
-        snapshot.copied()?
-    } else {
-        snapshot
-    };
+    if is_moved || is_copied {
+        snapshot = snapshot.copied()?;
+    }
     match asked.copy {
         Some(true) => Ok(Some(snapshot)),
         _ => finish(py, snapshot, request).map(Some),
@@ -242,6 +237,14 @@ impl Whose {
             Self::Torch(kind) => kind.check_protocol(x).map(|()| false),
         }
     }
+
+    /// Checks what `x` has exported.
+    fn check_export(&self, x: &Bound<'_, PyAny>, made: &Snapshot) -> PyResult<()> {
+        match self {
+            Self::Torch(kind) => kind.check_export(x, made),
+            Self::Other | Self::Unknown => Ok(()),
+        }
+    }
 }
 
 /// Whether `x` may be of a library that calls its arrays immutable and has no flag: MLX, as the type is of another class
@@ -266,19 +269,6 @@ fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> P
         Ok(snapshot.readonly()?)
     } else {
         Ok(snapshot)
-    }
-}
-
-/// Refuses a torch export whose memory is not that of `x`.
-fn check_memory(x: &Bound<'_, PyAny>, whose: &Whose, snapshot: &Snapshot) -> PyResult<()> {
-    let Whose::Torch(kind) = whose else {
-        return Ok(());
-    };
-    let meta = snapshot.meta();
-    kind.check_export(x, meta.dtype, meta.data)?;
-    match kind {
-        TorchClass::Plain(guards) if !guards.holds(x, snapshot, None) => Err(torch::outside()),
-        _ => Ok(()),
     }
 }
 

@@ -53,28 +53,23 @@ pub(crate) struct Held<'py> {
     pub(crate) inner: Option<Bound<'py, PyAny>>,
 }
 
-impl Held<'_> {
-    fn of_tensor(tensor: &Tensor) -> Option<Self> {
-        let snapshot = tensor.current()?;
-        let meta = snapshot.meta();
-        let is_lent = meta.flags & !DLPACK_FLAG_BITMASK_READ_ONLY == 0
-            && meta.byte_offset == 0
-            && snapshot.is_row_major();
-        let (ready, work_stream) = match snapshot.has_streams() {
-            _ if !is_lent => return None,
-            true => snapshot
-                .one_stream()
-                .map(|(on, library)| (Some(on), library))?,
-            false if meta.device == device::CPU => (None, None),
-            false => return None,
-        };
-        Some(Self {
-            // Its library may have to learn that it was written to.
-            found: RowMajor::of(&meta, work_stream, false),
-            ready,
-            inner: None,
-        })
-    }
+/// As [`row_major`], of a tensor of dlx; and the stream that it is ready on.
+fn of_tensor(tensor: &Tensor) -> Option<(RowMajor, Option<i64>)> {
+    let snapshot = tensor.current()?;
+    let meta = snapshot.meta();
+    let is_lent = meta.flags & !DLPACK_FLAG_BITMASK_READ_ONLY == 0
+        && meta.byte_offset == 0
+        && snapshot.is_row_major();
+    let (ready, work_stream) = match snapshot.has_streams() {
+        _ if !is_lent => return None,
+        true => snapshot
+            .one_stream()
+            .map(|(on, library)| (Some(on), library))?,
+        false if meta.device == device::CPU => (None, None),
+        false => return None,
+    };
+    // Its library may have to learn that it was written to.
+    Some((RowMajor::of(&meta, work_stream, false), ready))
 }
 
 /// As [`row_major`], of a tensor of dlx, or an object of a mixin class, of which nothing is asked if it `is_written`.
@@ -86,24 +81,20 @@ pub(crate) fn held<'py>(
     x: &Bound<'py, PyAny>,
     is_written: impl FnOnce() -> PyResult<bool>,
 ) -> PyResult<Option<Held<'py>>> {
-    if let Some(tensor) = Tensor::of(x) {
-        return Ok(Held::of_tensor(tensor.get()));
-    }
-    if !is_mixin(&x.get_type()) || is_written()? {
-        return Ok(None);
-    }
-    let (inner, _) = innermost(x)?;
-    let held = match Tensor::of(&inner) {
-        Some(tensor) => Held::of_tensor(tensor.get()),
-        None => row_major(&inner)?.map(|found| Held {
-            found,
-            ready: None,
-            inner: None,
-        }),
+    let inner = match Tensor::of(x) {
+        Some(_) => None,
+        None if !is_mixin(&x.get_type()) || is_written()? => return Ok(None),
+        None => Some(innermost(x)?.0),
     };
-    Ok(held.map(|held| Held {
-        inner: Some(inner),
-        ..held
+    let x = inner.as_ref().unwrap_or(x);
+    let held = match Tensor::of(x) {
+        Some(tensor) => of_tensor(tensor.get()),
+        None => row_major(x)?.map(|found| (found, None)),
+    };
+    Ok(held.map(|(found, ready)| Held {
+        found,
+        ready,
+        inner,
     }))
 }
 

@@ -180,16 +180,14 @@ fn moved(
     let can = table.work_stream.is_some() || !stream::needs_order(here);
     match ask(x, &Whose::of_table(guards), request) {
         Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
-            Err(error)
+            return Err(error);
         }
-        Ok(Some(moved)) => Ok(moved),
-        Ok(None) if !can => Err(cannot(here, "move or copy it in stream order")),
-        Ok(None) => again(py, snapshot, request),
-        Err(error) => {
-            refused_by_both(py, error, here, there)?;
-            again(py, snapshot, request)
-        }
+        Ok(Some(moved)) => return Ok(moved),
+        Ok(None) if !can => return Err(cannot(here, "move or copy it in stream order")),
+        Ok(None) => {}
+        Err(error) => refused_by_both(py, error, here, there)?,
     }
+    again(py, snapshot, request)
 }
 
 /// A tensor that stays where it is; its library orders it where dlx has not.

@@ -85,31 +85,30 @@ pub(crate) fn lend(
     if let Some(snapshot) = numpy::fast_if_array(x) {
         return Ok((snapshot, None, None));
     }
-    match cache::way_in(&mut None, x)? {
-        Way::Tensor => {
-            let snapshot = x.cast::<Tensor>()?.get().snapshot()?.clone();
-            Ok((snapshot, None, None))
-        }
-        Way::Numpy => Ok((numpy::snapshot(x)?, None, None)),
+    let found = match cache::way_in(&mut None, x)? {
+        Way::Tensor => Some(x.cast::<Tensor>()?.get().snapshot()?.clone()),
+        Way::Numpy => Some(numpy::snapshot(x)?),
+        Way::Jax => jax::snapshot(x)?,
+        Way::Protocol(_) | Way::Column | Way::Undecided => None,
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
-            lend(&inner, stream, wanted).map_err(|error| explain(&last, &inner, error))
+            let lent = lend(&inner, stream, wanted);
+            return lent.map_err(|error| explain(&last, &inner, error));
         }
         Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                 let by_protocol = of_protocol(x, stream, wanted);
-                by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
+                return by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
                     true => other,
                     false => error,
-                })
+                });
             }
-            lent => lent.map(|(snapshot, library)| (snapshot, library, None)),
+            lent => return lent.map(|(snapshot, library)| (snapshot, library, None)),
         },
-        Way::Jax => match jax::snapshot(x)? {
-            Some(snapshot) => Ok((snapshot, None, None)),
-            None => of_protocol(x, stream, wanted),
-        },
-        Way::Protocol(_) | Way::Column | Way::Undecided => of_protocol(x, stream, wanted),
+    };
+    match found {
+        Some(snapshot) => Ok((snapshot, None, None)),
+        None => of_protocol(x, stream, wanted),
     }
 }
 
@@ -156,11 +155,7 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, guards: &Guards) -> PyResult<Op
     let meta = snapshot.meta();
     // First: it may run code that changes the tensor.
     guards.check_values(x, meta.dtype)?;
-    let is_inside = match last {
-        Some(last) => guards.holds_view(x, &meta, last.into()),
-        None => guards.holds(x, &snapshot, None),
-    };
-    if is_inside {
+    if guards.holds(x, &snapshot, last) {
         return Ok(Some(snapshot));
     }
     let again = || {

@@ -19,6 +19,13 @@ use crate::types::error::Error;
 /// `uint8`, the dtype of raw bytes.
 pub(crate) const BYTE: DLDataType = scalar(kDLUInt, 8);
 
+/// How Python's protocols spell native byte order.
+pub(crate) const NATIVE: u8 = if cfg!(target_endian = "little") {
+    b'<'
+} else {
+    b'>'
+};
+
 /// A type of one lane.
 pub(crate) const fn scalar(code: DLDataTypeCode, bits: u8) -> DLDataType {
     let lanes = 1;

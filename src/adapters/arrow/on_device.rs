@@ -133,41 +133,39 @@ unsafe fn point(event: NonNull<usize>, here: DLDevice) -> PyResult<Event> {
 
 /// Makes the requested stream wait for `point`, unless that has been passed, and for nothing else.
 fn usage(
-    point: Option<Arc<Event>>,
+    mut point: Option<Arc<Event>>,
     here: DLDevice,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Arc<StreamUsage>>> {
     let wanted = request.wanted_at(here)?;
-    let point = match (&wanted, point) {
-        (Wanted::NoOrder, _) => return Ok(None),
-        (_, Some(point)) => {
-            let is_done = blocking(|| point.is_done());
-            let is_done = is_done.map_err(|error| explained(error.into(), here))?;
-            (!is_done).then_some(point)
+    if matches!(wanted, Wanted::NoOrder) {
+        return Ok(None);
+    }
+    if let Some(event) = &point {
+        let is_done = blocking(|| event.is_done());
+        if is_done.map_err(|error| explained(error.into(), here))? {
+            point = None;
         }
-        (_, None) => None,
-    };
-    match (wanted, point) {
-        (Wanted::Stream(stream), point) => {
+    }
+    let ready = match wanted {
+        Wanted::Stream(stream) => {
             let stream = stream::check_device(stream, here)?;
             if let Some(point) = point {
                 order::wait(&stream, &point)?;
             }
-            Ok(Some(request.usage(Ready::After(stream), None)))
+            Ready::After(stream)
         }
         // Pinned memory has no streams: whoever reads it does not wait either.
-        (_, point) if !stream::has_streams(here) => {
+        _ if !stream::has_streams(here) => {
             if let Some(point) = point {
                 blocking(|| point.synchronize()).map_err(Error::from)?;
             }
-            Ok(None)
+            return Ok(None);
         }
         // Also where nothing is awaited: the ends of later uses are noted here.
-        (_, point) => {
-            let ready = point.map_or(Ready::Now, Ready::Point);
-            Ok(Some(request.usage(ready, None)))
-        }
-    }
+        _ => point.map_or(Ready::Now, Ready::Point),
+    };
+    Ok(Some(request.usage(ready, None)))
 }
 
 /// The error of a driver that does not know the event.

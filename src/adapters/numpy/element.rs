@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::once::intern;
-use crate::types::dtype::{self, DType, scalar};
+use crate::types::dtype::{self, DType, NATIVE, scalar};
 use crate::types::error::Error;
 
 /// NumPy's own dtypes by `type_num`, and the names of those that DLPack lacks.
@@ -48,12 +48,10 @@ pub(super) fn is_no_number(type_num: c_int) -> bool {
     matches!(type_num, 17..=22 | 2056)
 }
 
-/// How NumPy may spell native byte order, besides `=`, and `|` where order does not apply.
-const NATIVE: u8 = if cfg!(target_endian = "little") {
-    b'<'
-} else {
-    b'>'
-};
+/// Whether an array is in native byte order, if order applies.
+fn is_native(byteorder: u8) -> bool {
+    matches!(byteorder, b'=' | b'|' | NATIVE)
+}
 
 /// The dtype of an array by the `type_num` and `byteorder` of its descriptor.
 pub(super) fn of(
@@ -67,7 +65,7 @@ pub(super) fn of(
         Some(&Err(name)) => return Err(unknown(name)),
         None => registered(&descr.to_owned(), type_num)?,
     };
-    if !matches!(byteorder, b'=' | b'|' | NATIVE) {
+    if !is_native(byteorder) {
         let message = format!(
             "the NumPy array has elements of type {} in byte order '{}'; expected native byte order; \
              pass x.astype(x.dtype.newbyteorder('='))",
@@ -83,9 +81,7 @@ pub(super) fn of(
 #[inline(always)]
 pub(super) fn fast(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
     let known = BUILTIN.get(usize::try_from(type_num).ok()?)?;
-    known
-        .ok()
-        .filter(|_| matches!(byteorder, b'=' | b'|' | NATIVE))
+    known.ok().filter(|_| is_native(byteorder))
 }
 
 /// The `type_num` of NumPy's own dtype for these elements.

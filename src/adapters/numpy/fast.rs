@@ -5,7 +5,6 @@ use std::ptr::null_mut;
 use pyo3::prelude::*;
 
 use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
-use crate::abi::DLTensor;
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::checked::{Meta, extents};
 use crate::tensor::managed::read_only;
@@ -44,12 +43,12 @@ pub(crate) fn fast_if_array(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     if is_ndarray(x) { apart(x) } else { None }
 }
 
-/// Calls `make` for a fast array of few dimensions: with its tensor, whose dimensions `make` sets, flags, shape, and
-/// strides in elements. `None` means that the slow path decides.
+/// Calls `make` for a fast array of few dimensions: with its memory, shape, and strides in elements. `None` means that the
+/// slow path decides.
 #[inline(always)]
 pub(super) fn few<R>(
     x: &Bound<'_, PyAny>,
-    make: impl FnOnce(DLTensor, u64, &[i64], &[i64]) -> R,
+    make: impl FnOnce(Meta, &[i64], &[i64]) -> R,
 ) -> Option<R> {
     let fast = read(x)?;
     let mut few = [0; FEW];
@@ -57,18 +56,16 @@ pub(super) fn few<R>(
     for (stride, &bytes) in strides.iter_mut().zip(fast.byte_strides) {
         *stride = bytes >> fast.shift;
     }
-    let tensor = fast.meta.tensor(fast.shape.len());
-    Some(make(tensor, fast.meta.flags, fast.shape, strides))
+    Some(make(fast.meta, fast.shape, strides))
 }
 
 /// The memory of a fast array of few dimensions that has row-major elements, and some.
 #[inline(always)]
 pub(crate) fn row_major(x: &Bound<'_, PyAny>) -> Option<Meta> {
-    let make = |tensor: DLTensor, flags, shape: &[i64], strides: &[i64]| {
+    few(x, |meta, shape, strides| {
         let is_row_major = !shape.contains(&0) && layout::is_row_major(shape, strides);
-        is_row_major.then(|| Meta::on_cpu(tensor.data, tensor.dtype, flags))
-    };
-    few(x, make)?
+        is_row_major.then_some(meta)
+    })?
 }
 
 /// The fields of a fast array.

@@ -61,18 +61,9 @@ pub(crate) fn array<'py>(
     let item = i64::from(dtype::bits(tensor.dtype).div_ceil(8));
     let mut steps = [0; MAX_NDIM];
     // A stride that reaches no element may be anything (R99).
-    let in_bytes = |stride: i64| stride.wrapping_mul(item) as isize;
-    match strides {
-        Some(strides) => {
-            for (step, &stride) in steps.iter_mut().zip(strides) {
-                *step = in_bytes(stride);
-            }
-        }
-        None => {
-            for (index, step) in steps[..shape.len()].iter_mut().enumerate() {
-                *step = in_bytes(layout::row_major(shape, index));
-            }
-        }
+    for (index, step) in steps[..shape.len()].iter_mut().enumerate() {
+        let stride = strides.map_or_else(|| layout::row_major(shape, index), |all| all[index]);
+        *step = stride.wrapping_mul(item) as isize;
     }
     // NumPy would allocate for NULL.
     static NOTHING: [u64; 32] = [0; 32];

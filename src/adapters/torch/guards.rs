@@ -54,11 +54,9 @@ impl Guards {
     /// What the struct of `tensor` shows.
     #[inline(always)]
     fn found(&self, tensor: &Bound<'_, PyAny>) -> Found {
-        match self.layout {
-            // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
-            Some(layout) => unsafe { layout.read(tensor) },
-            None => Found::Unknown,
-        }
+        // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
+        let read = |layout: Layout| unsafe { layout.read(tensor) };
+        self.layout.map_or(Found::Unknown, read)
     }
 
     /// Refuses an export whose elements differ from what the memory holds, or that records gradients.
@@ -122,10 +120,8 @@ impl Guards {
         get(tensor, intern!(tensor.py(), "requires_grad"))
     }
 
-    /// Whether the storage of `tensor`, which has memory, contains the elements of `made`, read from it; another thread may
-    /// have changed the shape meanwhile. `last` is the offset of the last element from the first, if known.
-    ///
-    /// [`Self::check`] has refused tensors without memory, whose address is only an offset.
+    /// Whether the storage of `tensor` contains the elements of `made`, read from it; another thread may have changed the
+    /// shape meanwhile. `last` is the offset of the last element from the first, if known.
     #[inline(always)]
     pub(crate) fn holds(
         &self,
@@ -134,12 +130,12 @@ impl Guards {
         last: Option<u32>,
     ) -> bool {
         match last {
-            Some(last) => is_inside(self.storage(tensor), &made.meta(), last.into()),
+            Some(last) => self.holds_view(tensor, &made.meta(), last.into()),
             None => self.holds_any(tensor, made),
         }
     }
 
-    /// As [`Self::holds`], for a view of a tensor that may be without memory.
+    /// As [`Self::holds`], for a view; of a tensor without memory the address is only an offset.
     #[inline(always)]
     pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u64) -> bool {
         let storage = self.storage(tensor);
@@ -173,11 +169,9 @@ impl Guards {
     /// Start and size in bytes of the storage of `tensor`; 0 if torch does not say.
     #[inline(always)]
     pub(super) fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
-        match self.layout {
-            // SAFETY: as in `found`.
-            Some(layout) => unsafe { layout.storage(tensor) },
-            None => storage(tensor),
-        }
+        // SAFETY: as in `found`.
+        let read = |layout: Layout| unsafe { layout.storage(tensor) };
+        self.layout.map_or_else(|| storage(tensor), read)
     }
 
     /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter;

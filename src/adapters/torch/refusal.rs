@@ -72,7 +72,7 @@ pub(super) fn nowhere(tensor: &Bound<'_, PyAny>) -> PyErr {
 
 /// The error for a tensor with elements outside its storage.
 #[cold]
-pub(crate) fn outside() -> PyErr {
+pub(super) fn outside() -> PyErr {
     PyBufferError::new_err(
         "the torch tensor reaches outside of its storage, which was resized or is being changed by another thread; \
          pass a tensor that lies within its storage",

@@ -13,7 +13,7 @@ use super::{Table, made};
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::stream;
-use crate::tensor::checked::Prototype;
+use crate::tensor::checked::{Meta, Prototype};
 use crate::tensor::managed::{ManagedVersioned, Offer};
 use crate::types::error::{EXCEPTION_SET, broken, caused, failed, type_name};
 use crate::types::{device, dtype};
@@ -97,14 +97,10 @@ impl Table {
         };
         let mut shape = wanted.shape.to_vec();
         let mut prototype = DLTensor {
-            data: null_mut(),
             device: wanted.device,
-            // At most MAX_NDIM: the caller has checked.
-            ndim: shape.len() as i32,
-            dtype: wanted.dtype,
             shape: shape.as_mut_ptr(),
-            strides: null_mut(),
-            byte_offset: 0,
+            // At most MAX_NDIM: the caller has checked.
+            ..Meta::on_cpu(null_mut(), wanted.dtype, 0).tensor(shape.len())
         };
         let mut reported: Reported = None;
         let mut out = null_mut();

@@ -125,28 +125,27 @@ impl Layout {
         };
         let places = (HEAD..size.saturating_sub(WORD - 1)).step_by(WORD);
         let tensor_impl = only(places.filter(holds))?;
-        let keys = only((0..WORDS).filter(|&at| all(&|of| of.words[at] == of.keys)))?;
+        let place = |end, fits: &dyn Fn(usize) -> bool| only((0..end).filter(|&at| fits(at)));
+        let keys = place(WORDS, &|at| all(&|of| of.words[at] == of.keys))?;
         let has_state =
             |at| move |of: &Sample<'_>| of.has_state.is_none_or(|has| has == (of.words[at] != 0));
-        let autograd = only((0..keys).filter(|&at| all(&has_state(at))))?;
+        let autograd = place(keys, &|at| all(&has_state(at)))?;
         let plain = || samples.iter().filter_map(|of| Some((of, of.storage?)));
-        let storage =
-            only((0..keys).filter(|&at| plain().all(|(of, (is, ..))| of.words[at] == is)))?;
-        let base = only(
-            (0..WORDS).filter(|&at| plain().all(|(of, (_, is, _))| of.storage_words[at] == is)),
-        )?;
-        let nbytes = only(
-            (0..WORDS).filter(|&at| plain().all(|(of, (_, _, is))| of.storage_words[at] == is)),
-        )?;
-        let number =
-            only((0..WORDS * 4).filter(|&at| all(&|of| half(&of.words, at) == of.number)))?;
+        let storage = place(keys, &|at| plain().all(|(of, (is, ..))| of.words[at] == is))?;
+        let base = place(WORDS, &|at| {
+            plain().all(|(of, (_, is, _))| of.storage_words[at] == is)
+        })?;
+        let nbytes = place(WORDS, &|at| {
+            plain().all(|(of, (_, _, is))| of.storage_words[at] == is)
+        })?;
+        let number = place(WORDS * 4, &|at| all(&|of| half(&of.words, at) == of.number))?;
         let mut states = Vec::new();
         for of in samples.iter().filter(|of| of.words[autograd] != 0) {
             let words = words_at(memory, of.words[autograd], WORDS).ok()?;
             states.push((of.has_tangent, words));
         }
         let shows = |at: usize| states.iter().all(|(has, words)| *has == (words[at] != 0));
-        let tangents = only((0..WORDS - 1).filter(|&at| shows(at) && shows(at + 1)))?;
+        let tangents = place(WORDS - 1, &|at| shows(at) && shows(at + 1))?;
         let has_tangents = states.iter().any(|(has, _)| *has);
         let mut sets: Vec<u64> = plain().map(|(of, _)| of.keys).collect();
         // Samples of inference mode come last, so equal sets are adjacent.
