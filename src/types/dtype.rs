@@ -91,11 +91,18 @@ pub(crate) fn check(dtype: DLDataType) -> Result<(), Error> {
 #[cold]
 #[inline(never)]
 fn check_later(dtype: DLDataType) -> Result<(), Error> {
-    if is_later(dtype) && dtype.bits != 0 && dtype.lanes != 0 {
-        Ok(())
-    } else {
-        Err(refused(dtype))
-    }
+    let DLDataType { code, bits, lanes } = dtype;
+    Err(match CODES.get(usize::from(code.0)) {
+        Some((_, name, widths)) if !is_later(dtype) && !widths.contains(&bits) => {
+            Error::refused(format!(
+                "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
+                code.0
+            ))
+        }
+        _ if bits == 0 => Error::refused(format!("dtype code {} has 0 bits", code.0)),
+        _ if lanes == 0 => Error::refused("dtype has 0 lanes; expected at least 1"),
+        _ => return Ok(()),
+    })
 }
 
 /// For each code and bit width, whether [`CODES`] has it.
@@ -113,20 +120,6 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
     }
     accepted
 };
-
-fn refused(dtype: DLDataType) -> Error {
-    let DLDataType { code, bits, .. } = dtype;
-    match CODES.get(usize::from(code.0)) {
-        Some((_, name, widths)) if !is_later(dtype) && !widths.contains(&bits) => {
-            Error::refused(format!(
-                "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
-                code.0
-            ))
-        }
-        _ if bits == 0 => Error::refused(format!("dtype code {} has 0 bits", code.0)),
-        _ => Error::refused("dtype has 0 lanes; expected at least 1"),
-    }
-}
 
 /// The usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
 pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
