@@ -43,15 +43,12 @@ fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, P
 }
 
 /// `__array_interface__`, version 3. The reader must keep the object of `snapshot` alive.
-pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    named(py, snapshot)?;
-    interface(py, snapshot)
-}
-
+///
 /// Refuses what the interface cannot describe, so that NumPy goes on to `__array__`, which may.
-fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let refused = |error: PyErr| PyAttributeError::new_err(error.value(py).to_string());
-    describe(snapshot).map(drop).map_err(refused)
+    describe(snapshot).map_err(refused)?;
+    interface(py, snapshot)
 }
 
 /// ``__array_interface__`` whose ``data`` is a buffer that owns the memory, for an object that does not.
@@ -59,10 +56,9 @@ fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
 pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyDict>> {
     let py = tensor.py();
     let snapshot = tensor.get().snapshot()?;
-    named(py, snapshot)?;
+    let interface = cpu(py, snapshot)?;
     let bytes = bytes::run(snapshot)?;
     let offset = snapshot.meta().data.addr() - bytes.meta().data.addr();
-    let interface = interface(py, snapshot)?;
     interface.set_item("data", Tensor::new(py, bytes)?)?;
     interface.set_item("offset", offset)?;
     Ok(interface)
