@@ -153,13 +153,3 @@ pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
         drop(unsafe { Box::<Box<[isize]>>::from_raw(internal.cast()) });
     }
 }
-
-/// A dtype of the same size that has a buffer format.
-pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
-    let stand_in = DLDataType {
-        code: kDLUInt,
-        bits: dtype.bits.max(8),
-        lanes: dtype.lanes,
-    };
-    format(stand_in).map(|_| stand_in)
-}

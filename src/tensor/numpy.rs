@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::tensor::buffer;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
-use crate::types::dtype::numpy_dtype;
+use crate::types::dtype::{numpy_dtype, scalar};
 use crate::types::error::caused;
 use crate::types::{device, dtype};
 
@@ -19,12 +19,8 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     let py = slf.py();
     let numpy = py.import("numpy")?;
     let snapshot = slf.get().snapshot()?;
-    let Meta {
-        dtype,
-        device: here,
-        ..
-    } = snapshot.meta();
-    if buffer::format(dtype).is_some() || !device::is_readable(here) {
+    let Meta { dtype, device, .. } = snapshot.meta();
+    if buffer::format(dtype).is_some() || !device::is_readable(device) {
         let view = PyMemoryView::from(slf.as_any())?;
         return numpy.call_method1("asarray", (view,));
     }
@@ -35,9 +31,10 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     if dtype.lanes != 1 || (dtype.bits < 8 && !padded) {
         return Err(unknown("it has neither vectors nor packed elements"));
     }
-    let Some(stand_in) = buffer::stand_in(dtype) else {
+    let stand_in = scalar(kDLUInt, dtype.bits.max(8));
+    if buffer::format(stand_in).is_none() {
         return Err(unknown("it has no dtype of that size"));
-    };
+    }
     let absent = || unknown("ml_dtypes does not have it, or is not installed");
     let ml_dtype = numpy_dtype(py, dtype).map_err(|error| caused(py, absent(), error))?;
     let raw = Tensor::new(py, snapshot.reinterpret(stand_in)?)?;
