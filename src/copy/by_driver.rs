@@ -250,28 +250,21 @@ fn over(
     Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(usage)))
 }
 
-/// An uninitialized tensor on `device`.
+/// An uninitialized tensor on `device`; where that has streams, ready for dlx's current one.
 ///
 /// # Errors
 ///
-/// `BufferError` for devices where dlx does not allocate.
+/// `BufferError` for devices where dlx does not allocate; as for [`DeviceMemory::new`].
 pub(crate) fn empty(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
-    match wanted.device.device_type {
-        _ if wanted.device == device::CPU => Snapshot::allocate(wanted.shape, wanted.dtype, 0),
-        kDLCUDA | kDLROCM => allocate(wanted),
-        _ => Err(Error::refused(format!(
+    if wanted.device == device::CPU {
+        return Snapshot::allocate(wanted.shape, wanted.dtype, 0);
+    }
+    if !matches!(wanted.device.device_type, kDLCUDA | kDLROCM) {
+        return Err(Error::refused(format!(
             "dlx does not allocate on {}, only on cpu, cuda and rocm",
             device::name(wanted.device)
-        ))),
+        )));
     }
-}
-
-/// An uninitialized tensor on a device, ready for dlx's current stream.
-///
-/// # Errors
-///
-/// As for [`DeviceMemory::new`].
-fn allocate(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
     dtype::known(wanted.dtype)?;
     let (stream, lent) = On::Current.stream(wanted.device)?;
     let Checked { size, meta, .. } = Checked::planned(wanted)?;
