@@ -62,9 +62,20 @@ impl DeviceMemory {
     ///
     /// `BufferError` without a driver or while the stream is capturing; `MemoryError`; errors of the driver.
     pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
-        let captures = stream.capture();
-        if captures.map_err(|error| no_driver(stream.device(), error))? != Capture::None {
-            return Err(captured(stream));
+        let captures = stream.capture().map_err(|error| match error.is_absent() {
+            true => Error::refused(format!(
+                "dlx has no memory on {}: {}",
+                device::name(stream.device()),
+                error.message()
+            )),
+            false => error,
+        })?;
+        if captures != Capture::None {
+            return Err(Error::refused(format!(
+                "stream {} captures a graph, to which memory allocated now would belong; allocate or copy before the \
+                 capture begins, or on another stream",
+                stream.handle()
+            )));
         }
         free_kept_back(usize::MAX, &mut Working(None));
         let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
@@ -284,27 +295,4 @@ impl Allocation {
         order::all(&stream, &waits, Joined::Never)?;
         Ok(stream)
     }
-}
-
-/// The error for a device without a driver.
-#[cold]
-fn no_driver(device: DLDevice, error: Error) -> Error {
-    if error.is_absent() {
-        Error::refused(format!(
-            "dlx has no memory on {}: {}",
-            device::name(device),
-            error.message()
-        ))
-    } else {
-        error
-    }
-}
-
-#[cold]
-fn captured(stream: &Stream) -> Error {
-    Error::refused(format!(
-        "stream {} captures a graph, to which memory allocated now would belong; allocate or copy before the capture \
-         begins, or on another stream",
-        stream.handle()
-    ))
 }
