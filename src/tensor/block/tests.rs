@@ -73,7 +73,7 @@ fn the_dimensions_follow_the_block_in_one_allocation() {
         );
         assert_eq!(tensor.strides.addr(), tensor.shape.addr() + 8 * ndim);
         assert_eq!(
-            layout::<Counted>(ndim).size(),
+            layout::<Block<Counted>>(ndim).size(),
             size_of::<Block<Counted>>() + 16 * ndim
         );
         assert_eq!(shared.shape().len(), ndim);
