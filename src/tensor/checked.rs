@@ -231,17 +231,11 @@ pub(crate) fn whole(flags: u64) -> Result<(), Error> {
     if flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED == 0 {
         Ok(())
     } else {
-        Err(padded())
+        Err(Error::refused(
+            "the elements are padded to whole bytes, which a DLTensor has no flag for; export the tensor by \
+             managed_tensor_from_py_object_no_sync or __dlpack__",
+        ))
     }
-}
-
-#[cold]
-#[inline(never)]
-fn padded() -> Error {
-    Error::refused(
-        "the elements are padded to whole bytes, which a DLTensor has no flag for; export the tensor by \
-         managed_tensor_from_py_object_no_sync or __dlpack__",
-    )
 }
 
 #[cold]
