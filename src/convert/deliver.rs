@@ -90,7 +90,7 @@ pub(super) fn to_numpy<'py>(
     if !device::is_readable(meta.device) {
         return Err(PyBufferError::new_err(format!(
             "the tensor is on {}, but numpy.ndarray requires memory on cpu; pass device='cpu'",
-            device::name(meta.device)
+            meta.device
         )));
     }
     numpy::of_tensor(tensor)
@@ -143,8 +143,7 @@ pub(super) fn to_table<'py>(
     if device::is_later(device) {
         // It would be used before it is ready: a table does not order, and here neither can dlx.
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of the library",
-            device::name(device)
+            "the tensor is on {device}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of the library"
         )));
     }
     let (shape, strides) = (snapshot.shape(), snapshot.strides());

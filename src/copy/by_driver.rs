@@ -112,11 +112,10 @@ pub(crate) fn goes_down_in_one_run(source: &Snapshot, there: Option<DLDevice>) -
 
 #[cold]
 fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Error {
-    let (from, to) = (device::name(here), device::name(there));
     let what = if here == there {
-        format!("the tensor is on {from}, where dlx does not copy it")
+        format!("the tensor is on {here}, where dlx does not copy it")
     } else {
-        format!("the tensor is on {from}, and dlx does not move it to {to}")
+        format!("the tensor is on {here}, and dlx does not move it to {there}")
     };
     Error::refused(match error {
         Some(error) => format!("{what}: {error}"),
@@ -262,7 +261,7 @@ pub(crate) fn empty(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
     if !matches!(wanted.device.device_type, kDLCUDA | kDLROCM) {
         return Err(Error::refused(format!(
             "dlx does not allocate on {}, only on cpu, cuda and rocm",
-            device::name(wanted.device)
+            wanted.device
         )));
     }
     dtype::known(wanted.dtype)?;

@@ -23,8 +23,7 @@ pub(crate) fn can(device: DLDevice) -> bool {
 pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
     let device = source.meta().device;
     if !device::is_readable(device) {
-        let name = device::name(device);
-        let message = format!("dlx cannot copy memory on {name}, only on cpu");
+        let message = format!("dlx cannot copy memory on {device}, only on cpu");
         return Err(Error::refused(message).into());
     }
     Ok(py.detach(|| copy(source))?)

@@ -204,7 +204,6 @@ pub(crate) fn again(
 /// The error for a move with `copy=False`.
 #[cold]
 pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyErr {
-    let (here, there) = (device::name(here), device::name(there));
     let message = format!("copy=False, but the tensor is on {here} and not on {there}");
     copy_refused(py, message)
 }

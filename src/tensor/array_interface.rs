@@ -14,7 +14,6 @@ use crate::tensor::bytes;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::{device, dtype};
 
 /// The entries that both interfaces share.
 fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
@@ -69,14 +68,12 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     let Meta { device, dtype, .. } = snapshot.meta();
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(PyAttributeError::new_err(format!(
-            "a tensor on {} has no __cuda_array_interface__",
-            device::name(device)
+            "a tensor on {device} has no __cuda_array_interface__"
         )));
     }
     if format(dtype).is_none() {
         return Err(PyBufferError::new_err(format!(
-            "__cuda_array_interface__ cannot describe {}; use DLPack",
-            dtype::name(dtype)
+            "__cuda_array_interface__ cannot describe {dtype}; use DLPack"
         )));
     }
     let interface = interface(py, snapshot)?;

@@ -47,14 +47,15 @@ pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
 pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     let meta = snapshot.meta();
     if !device::is_readable(meta.device) {
-        let name = device::name(meta.device);
-        let message = format!("the tensor is on {name}; a Python buffer requires memory on cpu");
-        return Err(PyBufferError::new_err(message));
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {}; a Python buffer requires memory on cpu",
+            meta.device
+        )));
     }
     format(meta.dtype).ok_or_else(|| {
         PyBufferError::new_err(format!(
             "a Python buffer cannot describe {}; use DLPack or numpy(), which may know the dtype",
-            dtype::name(meta.dtype)
+            meta.dtype
         ))
     })
 }

@@ -23,7 +23,7 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
     if !device::has_addresses(meta.device) {
         return Err(Error::refused(format!(
             "memory on {} has no addresses",
-            device::name(meta.device)
+            meta.device
         )));
     }
     let (shape, strides) = (snapshot.shape(), Some(snapshot.strides()));

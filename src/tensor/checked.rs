@@ -24,8 +24,7 @@ pub(crate) struct Prototype<'a> {
 
 impl fmt::Display for Prototype<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (dtype, device) = (dtype::name(self.dtype), device::name(self.device));
-        write!(f, "{dtype}{:?} on {device}", self.shape)
+        write!(f, "{}{:?} on {}", self.dtype, self.shape, self.device)
     }
 }
 

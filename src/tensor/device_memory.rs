@@ -23,7 +23,6 @@ use crate::stream::end::End;
 use crate::stream::order::{self, Joined, Waits};
 use crate::stream::usage::{Ready, StreamUsage};
 use crate::stream::{self, Stream, release};
-use crate::types::device;
 use crate::types::error::Error;
 
 /// A block of device memory, freed on drop; has no address if it has no bytes (R93).
@@ -65,7 +64,7 @@ impl DeviceMemory {
         let captures = stream.capture().map_err(|error| match error.is_absent() {
             true => Error::refused(format!(
                 "dlx has no memory on {}: {}",
-                device::name(stream.device()),
+                stream.device(),
                 error.message()
             )),
             false => error,

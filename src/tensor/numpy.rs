@@ -10,9 +10,9 @@ use crate::abi::*;
 use crate::tensor::buffer;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
+use crate::types::device;
 use crate::types::dtype::{numpy_dtype, scalar};
 use crate::types::error::caused;
-use crate::types::{device, dtype};
 
 /// Implements [`Tensor::numpy`].
 pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
@@ -24,10 +24,9 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
         let view = PyMemoryView::from(slf.as_any())?;
         return numpy.call_method1("asarray", (view,));
     }
-    let name = dtype::name(dtype).to_string();
     let padded = snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
     let unknown =
-        |why: &str| PyBufferError::new_err(format!("NumPy cannot represent {name}: {why}"));
+        |why: &str| PyBufferError::new_err(format!("NumPy cannot represent {dtype}: {why}"));
     if dtype.lanes != 1 || (dtype.bits < 8 && !padded) {
         return Err(unknown("it has neither vectors nor packed elements"));
     }

@@ -121,8 +121,7 @@ pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Erro
         // Naming the tensor's own device is always accepted.
         Some(device) if device == here || check(device).is_ok() => Ok(device),
         _ => Err(Error::refused(format!(
-            "dl_device is ({device_type}, {device_id}), which is not a device; the tensor is on {}",
-            name(here)
+            "dl_device is ({device_type}, {device_id}), which is not a device; the tensor is on {here}"
         ))),
     }
 }
@@ -146,22 +145,19 @@ pub(crate) fn is_of_any(device: DLDevice) -> bool {
     )
 }
 
-/// A device's string form: `cpu`, `cuda:0`; `40:0` for a type without a name.
-pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
-    struct Name(DLDevice);
-    impl fmt::Display for Name {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            match (self.0, kind_of(self.0.device_type)) {
-                (CPU, _) => f.write_str("cpu"),
-                (device, Some((_, name, _))) => write!(f, "{name}:{}", device.device_id),
-                (device, None) => write!(f, "{}:{}", device.device_type.0, device.device_id),
-            }
+/// Its string form: `cpu`, `cuda:0`; `40:0` for a type without a name.
+impl fmt::Display for DLDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.device_id;
+        match kind_of(self.device_type) {
+            _ if *self == CPU => f.write_str("cpu"),
+            Some((_, name, _)) => write!(f, "{name}:{id}"),
+            None => write!(f, "{}:{id}", self.device_type.0),
         }
     }
-    Name(device)
 }
 
-/// Parses a device's [`name`]; the id is optional.
+/// Parses a device's string form; the id is optional.
 fn parse(text: &str) -> Option<DLDevice> {
     let (name, id) = text.split_once(':').unwrap_or((text, "0"));
     let number = || canonical(name).map(DLDeviceType);

@@ -66,10 +66,9 @@ pub(crate) fn is_later(dtype: DLDataType) -> bool {
 pub(crate) fn known(dtype: DLDataType) -> Result<(), Error> {
     if is_later(dtype) {
         return Err(Error::refused(format!(
-            "dtype code {} ({}) is not defined by DLPack 1.3, so dlx hands such elements on as they are: it neither \
+            "dtype code {} ({dtype}) is not defined by DLPack 1.3, so dlx hands such elements on as they are: it neither \
              copies nor reads them",
-            dtype.code.0,
-            name(dtype)
+            dtype.code.0
         )));
     }
     Ok(())
@@ -121,28 +120,24 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
     accepted
 };
 
-/// The usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
-pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
-    struct Name(DLDataType);
-    impl fmt::Display for Name {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let DLDataType { code, bits, lanes } = self.0;
-            match CODES.get(usize::from(code.0)) {
-                Some((_, name, [_])) => f.write_str(name)?,
-                Some((_, name, _)) => write!(f, "{name}{bits}")?,
-                None => write!(f, "code{}_{bits}", code.0)?,
-            }
-            if lanes == 1 {
-                Ok(())
-            } else {
-                write!(f, "x{lanes}")
-            }
+/// Its usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
+impl fmt::Display for DLDataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DLDataType { code, bits, lanes } = *self;
+        match CODES.get(usize::from(code.0)) {
+            Some((_, name, [_])) => f.write_str(name)?,
+            Some((_, name, _)) => write!(f, "{name}{bits}")?,
+            None => write!(f, "code{}_{bits}", code.0)?,
+        }
+        if lanes == 1 {
+            Ok(())
+        } else {
+            write!(f, "x{lanes}")
         }
     }
-    Name(dtype)
 }
 
-/// Parses a dtype's [`name`].
+/// Parses a dtype's name.
 fn parse(text: &str) -> Option<DLDataType> {
     let named = CODES
         .iter()
@@ -201,7 +196,7 @@ mod tests {
             for &bits in widths {
                 for lanes in [1, 2, 4] {
                     let dtype = DLDataType { code, bits, lanes };
-                    assert_eq!(parse(&name(dtype).to_string()), Some(dtype));
+                    assert_eq!(parse(&dtype.to_string()), Some(dtype));
                 }
             }
         }

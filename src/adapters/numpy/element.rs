@@ -69,9 +69,8 @@ pub(super) fn of(
     };
     if !matches!(byteorder, b'=' | b'|' | NATIVE) {
         let message = format!(
-            "the NumPy array has elements of type {} in byte order '{}'; expected native byte order; \
+            "the NumPy array has elements of type {dtype} in byte order '{}'; expected native byte order; \
              pass x.astype(x.dtype.newbyteorder('='))",
-            dtype::name(dtype),
             char::from(byteorder)
         );
         return Err(Error::refused(message).into());

@@ -7,9 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 
-use super::{
-    CPU, checked, device_type_member, foreign, hint, kind_named, name, names, parse, to_tuple,
-};
+use super::{CPU, checked, device_type_member, foreign, hint, kind_named, names, parse, to_tuple};
 use crate::abi::*;
 use crate::types::dtype::equality;
 use crate::types::error::bad_integers;
@@ -108,18 +106,18 @@ impl Device {
         if self.0 == CPU {
             return Ok(kDLCPU.0);
         }
-        let name = name(self.0);
         Err(PyTypeError::new_err(format!(
-            "{name} is no int, which would lose its id; pass str(device) or device.id"
+            "{} is no int, which would lose its id; pass str(device) or device.id",
+            self.0
         )))
     }
 
     fn __str__(&self) -> String {
-        name(self.0).to_string()
+        self.0.to_string()
     }
 
     fn __repr__(&self) -> String {
-        format!("dlx.Device('{}')", name(self.0))
+        format!("dlx.Device('{}')", self.0)
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {

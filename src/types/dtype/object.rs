@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use super::{bits, check, equality, name, parse, scalar};
+use super::{bits, check, equality, parse, scalar};
 use crate::abi::*;
 use crate::cpython::lookup::lacks;
 use crate::cpython::once::intern;
@@ -125,11 +125,11 @@ impl DType {
     }
 
     fn __str__(&self) -> String {
-        name(self.0).to_string()
+        self.0.to_string()
     }
 
     fn __repr__(&self) -> String {
-        format!("dlx.DType('{}')", name(self.0))
+        format!("dlx.DType('{}')", self.0)
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
@@ -161,7 +161,7 @@ impl DType {
 ///
 /// `AttributeError` where neither has one.
 pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DLDataType) -> PyResult<Bound<'_, PyAny>> {
-    let name = name(dtype).to_string();
+    let name = dtype.to_string();
     let named = || py.import("numpy")?.call_method1("dtype", (&name,));
     // With ml_dtypes, NumPy knows more names.
     let found = named().or_else(|_| py.import("ml_dtypes").and_then(|_| named()));
