@@ -113,15 +113,12 @@ fn refused(device: DLDevice) -> Error {
 ///
 /// `BufferError` if the pair is not a device (R52).
 pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Error> {
-    let (device_type, device_id) = pair;
-    let device = i32::try_from(device_type)
-        .ok()
-        .zip(i32::try_from(device_id).ok());
-    match device.map(|(device_type, device_id)| of(DLDeviceType(device_type), device_id)) {
+    let [kind, id] = [pair.0, pair.1].map(|number| i32::try_from(number).ok());
+    match kind.zip(id).map(|(kind, id)| of(DLDeviceType(kind), id)) {
         // Naming the tensor's own device is always accepted.
         Some(device) if device == here || check(device).is_ok() => Ok(device),
         _ => Err(Error::refused(format!(
-            "dl_device is ({device_type}, {device_id}), which is not a device; the tensor is on {here}"
+            "dl_device is {pair:?}, which is not a device; the tensor is on {here}"
         ))),
     }
 }
