@@ -27,7 +27,7 @@ use crate::types::error::{bad_integers, caused};
 ///     >>> dtype = dlx.DType("bfloat16")
 ///     >>> dtype.bits, dtype == "bfloat16"
 ///     (16, True)
-#[pyclass(frozen, module = "dlx")]
+#[pyclass(frozen, module = "dlx", str = "{0}")]
 pub struct DType(pub(crate) DLDataType);
 
 impl DType {
@@ -108,7 +108,7 @@ impl DType {
     /// The name, as ``str()`` gives it.
     #[getter]
     fn name(&self) -> String {
-        self.__str__()
+        self.0.to_string()
     }
 
     /// The dtype of NumPy, or of ml_dtypes: ``np.dtype(t.dtype)`` asks for it, from NumPy 2.4 on.
@@ -124,23 +124,19 @@ impl DType {
         (self.0.code.0, self.0.bits, self.0.lanes)
     }
 
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-
     fn __repr__(&self) -> String {
         format!("dlx.DType('{}')", self.0)
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        PyString::new(py, &self.__str__()).hash()
+        PyString::new(py, &self.0.to_string()).hash()
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.0 == other.get().0)
         } else if let Ok(text) = other.cast::<PyString>() {
-            Some(text.to_cow()? == self.__str__())
+            Some(text.to_cow()? == self.0.to_string())
         } else if is_named_dtype(other)? {
             Self::of(other).ok().map(|other| self.0 == other)
         } else {
@@ -151,7 +147,7 @@ impl DType {
 
     /// For `pickle`: the name.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
-        (slf.get_type().unbind(), (slf.get().__str__(),))
+        (slf.get_type().unbind(), (slf.get().0.to_string(),))
     }
 }
 
