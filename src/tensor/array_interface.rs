@@ -96,10 +96,8 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
         (None, Ready::Point(_)) => {
             let producer = usage.producer.as_ref();
             let held = producer.filter(|producer| producer.is_held());
-            let stream = match held.and_then(Producer::now) {
-                Some(stream) => stream,
-                None => stream::of_thread(py, device)?,
-            };
+            let named = held.and_then(Producer::now);
+            let stream = named.map_or_else(|| stream::of_thread(py, device), Ok)?;
             usage.keep(&stream);
             stream
         }
