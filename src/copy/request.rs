@@ -247,12 +247,9 @@ pub(crate) fn finish(
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let copied = snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
-    match request.copy {
-        Some(false) if copied => Err(copy_refused(
-            py,
-            "copy=False, but the producer made a copy".to_owned(),
-        )),
-        _ => again(py, snapshot, request),
+    if request.copy == Some(false) && snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+        let message = "copy=False, but the producer made a copy";
+        return Err(copy_refused(py, message.to_owned()));
     }
+    again(py, snapshot, request)
 }
