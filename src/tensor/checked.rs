@@ -78,11 +78,10 @@ impl Meta {
     pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
         let mut meta = Self::written(tensor, flags);
         if meta.byte_offset != 0 && !meta.data.is_null() && device::has_addresses(meta.device) {
-            let address = usize::try_from(meta.byte_offset)
-                .ok()
-                .and_then(|offset| meta.data.addr().checked_add(offset))
-                .ok_or_else(|| Error::refused("data + byte_offset is not an address"))?;
-            meta.data = meta.data.with_addr(address);
+            let address = (meta.data.addr() as u64).checked_add(meta.byte_offset);
+            let address =
+                address.ok_or_else(|| Error::refused("data + byte_offset is not an address"))?;
+            meta.data = meta.data.with_addr(address as usize);
             meta.byte_offset = 0;
         }
         Ok(meta)
