@@ -37,10 +37,8 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
         device: device::CPU,
         ..source.meta()
     };
-    host::compact(
-        py,
-        &fetched.within(meta, source.shape(), Some(source.strides()))?,
-    )
+    let elements = fetched.within(meta, source.shape(), Some(source.strides()))?;
+    host::compact(py, &elements)
 }
 
 /// A copy of a run of elements.
