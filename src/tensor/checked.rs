@@ -169,7 +169,9 @@ impl<'a> Checked<'a> {
         if size == 0 {
             (meta.data, meta.byte_offset) = (null_mut(), 0);
         } else if meta.data.is_null() {
-            return Err(no_data(size));
+            return Err(Error::refused_apart(move || {
+                format!("the tensor has {size} elements but its data pointer is NULL")
+            }));
         }
         if meta.dtype.bits >= 8 {
             meta.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
@@ -234,14 +236,6 @@ pub(crate) fn whole(flags: u64) -> Result<(), Error> {
              managed_tensor_from_py_object_no_sync or __dlpack__",
         ))
     }
-}
-
-#[cold]
-#[inline(never)]
-fn no_data(size: i64) -> Error {
-    Error::refused(format!(
-        "the tensor has {size} elements but its data pointer is NULL"
-    ))
 }
 
 /// The fields, shape and strides of `managed`.

@@ -87,24 +87,15 @@ pub(crate) fn is_later(device: DLDevice) -> bool {
 pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
     let is_known = kind_of(device.device_type).is_some() || is_later(device);
     if is_known && device.device_id >= 0 {
-        Ok(())
-    } else {
-        Err(refused(device))
+        return Ok(());
     }
-}
-
-#[cold]
-#[inline(never)]
-fn refused(device: DLDevice) -> Error {
-    let DLDevice {
-        device_type,
-        device_id,
-    } = device;
-    Error::refused(if device_id < 0 {
-        format!("device id {device_id} is negative; expected 0 or above")
-    } else {
-        format!("device type {} is not defined by DLPack 1.3", device_type.0)
-    })
+    Err(Error::refused_apart(move || match device.device_id {
+        id @ ..0 => format!("device id {id} is negative; expected 0 or above"),
+        _ => format!(
+            "device type {} is not defined by DLPack 1.3",
+            device.device_type.0
+        ),
+    }))
 }
 
 /// The device of a consumer's `dl_device`, for a tensor on `here`.
