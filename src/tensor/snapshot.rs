@@ -96,12 +96,15 @@ impl Checked<'_> {
     /// The snapshot over memory that `source` keeps alive, with the streams in `usage`.
     #[inline(always)]
     pub(crate) fn with_usage(self, source: Source, usage: Option<Arc<StreamUsage>>) -> Snapshot {
-        let shape = self.shape;
-        let dimension = |index: usize| match self.strides {
-            Some(strides) => (shape[index], strides[index]),
-            None => (shape[index], layout::row_major(shape, index)),
-        };
-        Snapshot::new(self.meta, source, usage, shape.len(), dimension)
+        let (meta, shape) = (self.meta, self.shape);
+        match self.strides {
+            Some(strides) => Snapshot::new(meta, source, usage, shape.len(), |index| {
+                (shape[index], strides[index])
+            }),
+            None => Snapshot::new(meta, source, usage, shape.len(), |index| {
+                (shape[index], layout::row_major(shape, index))
+            }),
+        }
     }
 }
 
