@@ -13,7 +13,6 @@ use crate::abi::{DLDevice, kDLOneAPI};
 use crate::cpython::call::attribute;
 use crate::cpython::once::intern;
 use crate::stream::NO_SYNC;
-use crate::types::device;
 use crate::types::error::type_name;
 
 /// Whether the device is a oneAPI device.
@@ -64,9 +63,8 @@ pub(crate) fn queue<'a, 'py>(
         return Ok(None);
     }
     Err(PyTypeError::new_err(format!(
-        "stream is of type {}; {} expects a queue ({}), None or -1 (no order)",
+        "stream is of type {}; {there} expects a queue ({}), None or -1 (no order)",
         type_name(&stream.get_type()),
-        device::name(there),
         type_name(&class)
     )))
 }

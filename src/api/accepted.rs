@@ -93,23 +93,22 @@ impl Accepted {
         if let Some(accepted) = dtype
             && accepted != meta.dtype
         {
-            let name = dtype::name(accepted);
             let cast = match meta.dtype.code == kDLComplex && accepted.code != kDLComplex {
                 true => "pass the real part, or a kernel for complex numbers".to_owned(),
                 false => {
-                    format!("cast it in its library, or by dlx.convert(x, to, dtype='{name}')")
+                    format!("cast it in its library, or by dlx.convert(x, to, dtype='{accepted}')")
                 }
             };
             return Err(Error::refused(format!(
-                "the tensor is of {}, and dtype accepts {name}; {}",
-                dtype::name(meta.dtype),
+                "the tensor is of {}, and dtype accepts {accepted}; {}",
+                meta.dtype,
                 remedy(&cast),
             )));
         }
         if dtype.is_some() && snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) {
             return Err(Error::refused(format!(
                 "each element of {} is padded to a byte, and dtype accepts packed ones",
-                dtype::name(meta.dtype)
+                meta.dtype
             )));
         }
         if self.contiguous && !snapshot.is_row_major() {

@@ -21,7 +21,6 @@ use crate::stream::order::{self, Joined, Waits};
 use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
 use crate::types::error::Error;
 
 /// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
@@ -96,9 +95,8 @@ impl Loan {
         }
         if !stream::has_streams(device) {
             return Err(Error::refused(format!(
-                "the tensor is on {}, a device of a DLPack after 1.3: dlx lends nothing there, as it could not make a \
-                 kernel wait for the tensor; pass dlx.from_dlpack(x, device='cpu'), if its library copies",
-                device::name(device)
+                "the tensor is on {device}, a device of a DLPack after 1.3: dlx lends nothing there, as it could not make \
+                 a kernel wait for the tensor; pass dlx.from_dlpack(x, device='cpu'), if its library copies"
             ))
             .into());
         }

@@ -141,7 +141,7 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     if error.is_instance_of::<PyBufferError>(py) || !refused || is_there {
         return error;
     }
-    let message = format!("the tensor is not available on {}", device::name(there));
+    let message = format!("the tensor is not available on {there}");
     caused(py, PyBufferError::new_err(message), error)
 }
 

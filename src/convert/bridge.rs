@@ -23,7 +23,6 @@ use crate::cpython::once::intern;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::import::ladder::is_plain;
 use crate::import::view::lend_unordered;
-use crate::types::{device, dtype};
 
 pub(crate) use kind::{Kind, Types};
 
@@ -38,8 +37,8 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
         meta.data.addr(),
         PyTuple::new(py, snapshot.shape())?,
         PyTuple::new(py, snapshot.strides())?,
-        dtype::name(meta.dtype).to_string(),
-        device::name(meta.device).to_string(),
+        meta.dtype.to_string(),
+        meta.device.to_string(),
     )
         .into_pyobject(py)
 }

@@ -87,7 +87,6 @@ pub(super) fn to_numpy<'py>(
     let tensor = noted(tensor, x, class);
     let device = tensor.get().snapshot()?.meta().device;
     if !device::is_readable(device) {
-        let device = device::name(device);
         return Err(PyBufferError::new_err(format!(
             "the tensor is on {device}, but numpy.ndarray requires memory on cpu; pass device='cpu'"
         )));
@@ -142,8 +141,7 @@ pub(super) fn to_table<'py>(
     if device::is_later(device) {
         // It would be used before it is ready: a table does not order, and here neither can dlx.
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of the library",
-            device::name(device)
+            "the tensor is on {device}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack of the library"
         )));
     }
     let (shape, strides) = (snapshot.shape(), snapshot.strides());

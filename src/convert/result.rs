@@ -17,7 +17,7 @@ use crate::cpython::once::intern;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::bytes::are_apart;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::dtype::{self, DType};
+use crate::types::dtype::DType;
 use crate::types::error::{caused, copy_refused, copy_refused_type, first_line, is_urgent};
 
 /// Address and dtype of the tensor that a library was given.
@@ -54,7 +54,7 @@ impl Given {
             return error;
         }
         let name = target.name();
-        let dtype = dtype::name(self.dtype);
+        let dtype = self.dtype;
         let text = first_line(py, &error);
         let message = format!("{name} does not accept the {dtype} tensor: {text}");
         caused(py, PyBufferError::new_err(message), error)
@@ -83,7 +83,7 @@ impl Given {
         };
         let hints = ["", ", or call jax.config.update('jax_enable_x64', True)"];
         let hint = hints[usize::from(jax::is_array(made)?)];
-        let (name, given, found) = (target.name(), dtype::name(self.dtype), dtype::name(found));
+        let (name, given) = (target.name(), self.dtype);
         Err(PyBufferError::new_err(format!(
             "{name} would import {given} as {found}; cast it to {found} first if its numbers fit, or pass \
              dtype={{'{given}': '{found}'}} to dlx.convert{hint}"
@@ -101,7 +101,7 @@ impl Given {
         let Some(spec) = attribute(made, intern!(py, "dtype"))? else {
             return Ok(None);
         };
-        let name = PyString::new(py, &dtype::name(self.dtype).to_string());
+        let name = PyString::new(py, &self.dtype.to_string());
         let own = attribute(namespace, &name)?;
         if own.is_some_and(|own| spec.is(&own) || spec.eq(&own).unwrap_or(false)) {
             return Ok(Some(self.dtype));

@@ -9,9 +9,8 @@ use crate::abi::*;
 use crate::copy::host;
 use crate::cpython::interpreter::blocking;
 use crate::driver::{self, Run};
-use crate::stream;
 use crate::stream::usage::StreamUsage;
-use crate::stream::{Stream, Wanted};
+use crate::stream::{self, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta, Prototype};
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -112,11 +111,10 @@ pub(crate) fn goes_down_in_one_run(source: &Snapshot, there: Option<DLDevice>) -
 
 #[cold]
 fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Error {
-    let (from, to) = (device::name(here), device::name(there));
     let what = if here == there {
-        format!("the tensor is on {from}, where dlx does not copy it")
+        format!("the tensor is on {here}, where dlx does not copy it")
     } else {
-        format!("the tensor is on {from}, and dlx does not move it to {to}")
+        format!("the tensor is on {here}, and dlx does not move it to {there}")
     };
     Error::refused(match error {
         Some(error) => format!("{what}: {error}"),
@@ -250,28 +248,21 @@ fn over(
     Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(usage)))
 }
 
-/// An uninitialized tensor on `device`.
+/// An uninitialized tensor on `device`; where that has streams, ready for dlx's current one.
 ///
 /// # Errors
 ///
-/// `BufferError` for devices where dlx does not allocate.
+/// `BufferError` for devices where dlx does not allocate; as for [`DeviceMemory::new`].
 pub(crate) fn empty(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
-    match wanted.device.device_type {
-        _ if wanted.device == device::CPU => Snapshot::allocate(wanted.shape, wanted.dtype, 0),
-        kDLCUDA | kDLROCM => allocate(wanted),
-        _ => Err(Error::refused(format!(
-            "dlx does not allocate on {}, only on cpu, cuda and rocm",
-            device::name(wanted.device)
-        ))),
+    if wanted.device == device::CPU {
+        return Snapshot::allocate(wanted.shape, wanted.dtype, 0);
     }
-}
-
-/// An uninitialized tensor on a device, ready for dlx's current stream.
-///
-/// # Errors
-///
-/// As for [`DeviceMemory::new`].
-fn allocate(wanted: Prototype<'_>) -> Result<Snapshot, Error> {
+    if !matches!(wanted.device.device_type, kDLCUDA | kDLROCM) {
+        return Err(Error::refused(format!(
+            "dlx does not allocate on {}, only on cpu, cuda and rocm",
+            wanted.device
+        )));
+    }
     dtype::known(wanted.dtype)?;
     let (stream, lent) = On::Current.stream(wanted.device)?;
     let Checked { size, meta, .. } = Checked::planned(wanted)?;

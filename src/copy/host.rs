@@ -5,7 +5,7 @@ use std::ptr::copy_nonoverlapping;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::copy::strided::{Dimension, Walk, copy_bits};
+use crate::copy::strided::{self, Dimension, copy_bits, reduced};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 use crate::types::{device, layout};
@@ -23,8 +23,7 @@ pub(crate) fn can(device: DLDevice) -> bool {
 pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
     let device = source.meta().device;
     if !device::is_readable(device) {
-        let name = device::name(device);
-        let message = format!("dlx cannot copy memory on {name}, only on cpu");
+        let message = format!("dlx cannot copy memory on {device}, only on cpu");
         return Err(Error::refused(message).into());
     }
     Ok(py.detach(|| copy(source))?)
@@ -54,21 +53,21 @@ fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
         unsafe { copy_nonoverlapping(from, to, source.nbytes() as usize) };
     } else if bits % 8 == 0 {
         // SAFETY: as above.
-        unsafe { walk(source, bits / 8).copy(from, to) };
+        unsafe { strided::copy(&loops(source, bits / 8), bits / 8, from, to) };
     } else {
         // SAFETY: as above; the strides count elements of `bits` bits.
-        unsafe { copy_bits(&walk(source, 1), from, to, bits) };
+        unsafe { copy_bits(&loops(source, 1), bits, from, to) };
     }
     Ok(copied)
 }
 
-/// The walk over `source`, whose elements have `item` bytes, to row-major memory.
-fn walk(source: &Snapshot, item: i64) -> Walk {
+/// The loops over `source`, whose elements have `item` bytes, to row-major memory.
+fn loops(source: &Snapshot, item: i64) -> Vec<Dimension> {
     let (shape, strides) = (source.shape(), source.strides());
     let dimension = |index: usize| {
         // The stride of a single element may be any number; it is not used.
         let from = strides[index].wrapping_mul(item);
         Dimension::new(shape[index], from, layout::row_major(shape, index) * item)
     };
-    Walk::new((0..shape.len()).map(dimension).collect(), item)
+    reduced((0..shape.len()).map(dimension).collect())
 }

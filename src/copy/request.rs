@@ -209,7 +209,6 @@ pub(crate) fn again(
 /// The error for a move with `copy=False`.
 #[cold]
 pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyErr {
-    let (here, there) = (device::name(here), device::name(there));
     let message = format!("copy=False, but the tensor is on {here} and not on {there}");
     copy_refused(py, message)
 }
@@ -253,12 +252,9 @@ pub(crate) fn finish(
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let copied = snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
-    match request.copy {
-        Some(false) if copied => Err(copy_refused(
-            py,
-            "copy=False, but the producer made a copy".to_owned(),
-        )),
-        _ => again(py, snapshot, request),
+    if request.copy == Some(false) && snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+        let message = "copy=False, but the producer made a copy";
+        return Err(copy_refused(py, message.to_owned()));
     }
+    again(py, snapshot, request)
 }

@@ -1,8 +1,8 @@
 //! Copies elements between two strided layouts.
 //!
-//! [`Walk::new`] drops loops of extent 1, merges loops that continue each other, and moves the loop with the smallest
-//! read stride next to the innermost one, which has the smallest write stride. [`Walk::copy`] then matches the loops
-//! that are left, outermost first:
+//! [`reduced`] drops loops of extent 1, merges loops that continue each other, and moves the loop with the smallest
+//! read stride next to the innermost one, which has the smallest write stride. [`copy`] then matches the loops that are
+//! left, outermost first:
 //!
 //! ```text
 //! copy(loops):
@@ -43,78 +43,49 @@ impl Dimension {
     }
 }
 
-/// Loops, outermost first, around one element of `item` bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct Walk {
-    dimensions: Vec<Dimension>,
-    item: i64,
+/// The fewest of these loops, outermost first, that visit the same elements. The last has the smallest write stride and
+/// the one before it the smallest read stride; broadcast loops stay where they are.
+pub(crate) fn reduced(mut loops: Vec<Dimension>) -> Vec<Dimension> {
+    loops.retain(|each| each.extent != 1);
+    loops.dedup_by(|inner, outer| {
+        let [from, to] = [inner.from, inner.to].map(|stride| stride * inner.extent);
+        let continues = (outer.from, outer.to) == (from, to);
+        if continues {
+            *outer = Dimension::new(outer.extent * inner.extent, inner.from, inner.to);
+        }
+        continues
+    });
+    if let Some((inner, outer)) = loops.split_last_mut()
+        && let steps = (0..outer.len()).filter(|&index| outer[index].from != 0)
+        && let Some(nearest) = steps.min_by_key(|&index| outer[index].from.abs())
+        && outer[nearest].from.abs() < inner.from.abs()
+    {
+        outer[nearest..].rotate_left(1);
+    }
+    loops
 }
 
-impl Walk {
-    /// Reduces the loops to the fewest that visit the same elements. The last has the smallest write stride and the one
-    /// before it the smallest read stride; broadcast loops stay where they are.
-    pub(crate) fn new(dimensions: Vec<Dimension>, item: i64) -> Self {
-        let mut fewest: Vec<Dimension> = Vec::with_capacity(dimensions.len());
-        for inner in dimensions
-            .into_iter()
-            .filter(|dimension| dimension.extent != 1)
-        {
-            match fewest.last_mut() {
-                Some(outer)
-                    if outer.from == inner.from * inner.extent
-                        && outer.to == inner.to * inner.extent =>
-                {
-                    outer.extent *= inner.extent;
-                    (outer.from, outer.to) = (inner.from, inner.to);
-                }
-                _ => fewest.push(inner),
-            }
-        }
-        if let Some((inner, outer)) = fewest.split_last_mut()
-            && let steps = (0..outer.len()).filter(|&index| outer[index].from != 0)
-            && let Some(nearest) = steps.min_by_key(|&index| outer[index].from.abs())
-            && outer[nearest].from.abs() < inner.from.abs()
-        {
-            outer[nearest..].rotate_left(1);
-        }
-        Self {
-            dimensions: fewest,
-            item,
-        }
-    }
-
-    /// Copies every element.
-    ///
-    /// # Safety
-    ///
-    /// Every element that the walk reaches from `from` is readable, every one that it reaches from `to` is writable, and
-    /// the two do not overlap.
-    pub(crate) unsafe fn copy(&self, from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { nest(&self.dimensions, self.item, from, to) };
-    }
-}
-
-/// Copies elements of `item` bytes along loops.
+/// Copies every element of `item` bytes along loops, outermost first.
 ///
 /// # Safety
 ///
-/// As for [`Walk::copy`].
-unsafe fn nest(dimensions: &[Dimension], item: i64, from: *const u8, to: *mut u8) {
-    match *dimensions {
+/// Every element that the loops reach from `from` is readable, every one that they reach from `to` is writable, and the
+/// two do not overlap.
+pub(crate) unsafe fn copy(loops: &[Dimension], item: i64, from: *const u8, to: *mut u8) {
+    match *loops {
         // SAFETY: one element on either side.
         [] => unsafe { copy_nonoverlapping(from, to, item as usize) },
-        // SAFETY: the walk is this loop.
+        // SAFETY: this loop is the only one.
         [one] => unsafe { run(one, item, from, to) },
         [rows, columns] if rows.from != 0 && rows.from.abs() < columns.from.abs() => {
-            // SAFETY: the walk is these two loops.
+            // SAFETY: these two loops are all.
             unsafe { tiles(rows, columns, item, from, to) };
         }
         [outer, ref inner @ ..] => {
             for index in 0..outer.extent {
                 let (from, to) = outer.after(index, from, to);
-                // SAFETY: the walk within this step.
-                unsafe { nest(inner, item, from, to) };
+                // SAFETY: the elements within this step.
+                unsafe { copy(inner, item, from, to) };
             }
         }
     }

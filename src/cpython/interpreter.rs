@@ -16,8 +16,8 @@ use pyo3::prelude::*;
 use crate::cpython::depth::nested;
 use crate::cpython::symbol::symbol;
 
-/// The pending Python exception, saved while a destructor runs and restored on drop (R5).
-pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
+/// The pending Python exception, or three NULLs, saved while a destructor runs and restored on drop (R5).
+pub(crate) struct Pending<'py>([*mut ffi::PyObject; 3], PhantomData<Python<'py>>);
 
 impl<'py> Pending<'py> {
     /// Saves the current exception, if any.
@@ -26,14 +26,10 @@ impl<'py> Pending<'py> {
         reason = "PyErr_GetRaisedException is not in the 3.11 stable ABI"
     )]
     pub(crate) fn save(_py: Python<'py>) -> Self {
-        // SAFETY: `_py` proves attachment.
-        if unsafe { ffi::PyErr_Occurred() }.is_null() {
-            return Self(None, PhantomData);
-        }
         let [mut kind, mut value, mut traceback] = [null_mut(); 3];
         // SAFETY: `_py` proves attachment, and the three out-pointers are locals.
         unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
-        Self(Some([kind, value, traceback]), PhantomData)
+        Self([kind, value, traceback], PhantomData)
     }
 }
 
@@ -43,10 +39,8 @@ impl Drop for Pending<'_> {
         reason = "PyErr_SetRaisedException is not in the 3.11 stable ABI"
     )]
     fn drop(&mut self) {
-        let Some([kind, value, traceback]) = self.0 else {
-            return;
-        };
-        // SAFETY: attached for `'py`; the three references are those that `save` received.
+        let [kind, value, traceback] = self.0;
+        // SAFETY: attached for `'py`; the three references are those that `save` received, and NULL leaves none set.
         unsafe { ffi::PyErr_Restore(kind, value, traceback) };
     }
 }

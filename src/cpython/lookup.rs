@@ -14,12 +14,6 @@ use crate::cpython::symbol::symbol;
 type TypeLookup =
     unsafe extern "C" fn(*mut ffi::PyTypeObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
-fn function() -> Option<TypeLookup> {
-    static FUNCTION: OnceLock<Option<TypeLookup>> = OnceLock::new();
-    // SAFETY: `_PyType_Lookup` has had this signature since Python 2.2 (S23, CPython's functions).
-    *FUNCTION.get_or_init(|| unsafe { symbol("_PyType_Lookup") })
-}
-
 /// Whether `class` or one of its bases defines `name`, as seen from instances; `None` if CPython's function is absent.
 ///
 /// Runs no Python code; CPython caches the answer by the type's version, misses included.
@@ -34,9 +28,11 @@ pub(crate) fn is_in_type(
 /// Where the attribute lies that `class` or one of its bases defines, or NULL; `None` if CPython's function is absent.
 #[inline(always)]
 fn found(class: *mut ffi::PyTypeObject, name: &Bound<'_, PyString>) -> Option<*mut ffi::PyObject> {
-    let lookup = function()?;
+    static FUNCTION: OnceLock<Option<TypeLookup>> = OnceLock::new();
+    // SAFETY: `_PyType_Lookup` has had this signature since Python 2.2 (S23, CPython's functions).
+    let function = FUNCTION.get_or_init(|| unsafe { symbol("_PyType_Lookup") });
     // SAFETY: a live type and a string, attached; the result is not dereferenced.
-    Some(unsafe { lookup(class, name.as_ptr()) })
+    function.map(|lookup| unsafe { lookup(class, name.as_ptr()) })
 }
 
 /// Whether `class` certainly has none of these attributes. A failing `getattr` costs as much as several successful

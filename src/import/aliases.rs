@@ -216,8 +216,8 @@ fn asked(
         return Err(PyBufferError::new_err(format!(
             "{} exports a different tensor on {} than the one imported on {}",
             type_name(&exporter.get_type()),
-            device::name(is.device),
-            device::name(was.device)
+            is.device,
+            was.device
         )));
     }
     Ok(found)
@@ -230,11 +230,10 @@ fn readdressed(
     there: DLDevice,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let meta = snapshot.meta();
-    let (from, to) = (device::name(meta.device), device::name(there));
-    if !(device::has_addresses(meta.device) && device::has_addresses(there)) {
+    let here = snapshot.meta().device;
+    if !(device::has_addresses(here) && device::has_addresses(there)) {
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {from}, and its address means nothing on {to}: one of the two devices uses handles"
+            "the tensor is on {here}, and its address means nothing on {there}: one of the two devices uses handles"
         )));
     }
     if snapshot
@@ -242,7 +241,7 @@ fn readdressed(
         .is_some_and(|usage| !matches!(usage.ready, Ready::Now))
     {
         return Err(PyBufferError::new_err(format!(
-            "the tensor becomes ready on a stream of {from}, and dlx cannot make {to} wait for that; \
+            "the tensor becomes ready on a stream of {here}, and dlx cannot make {there} wait for that; \
              import it with stream=-1 once it is ready"
         )));
     }

@@ -145,10 +145,8 @@ fn ask_unexplained(
     let found = snapshot.meta().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
-            "{} was asked for a tensor on {} and returned one on {}",
-            type_name(&x.get_type()),
-            device::name(wanted),
-            device::name(found)
+            "{} was asked for a tensor on {wanted} and returned one on {found}",
+            type_name(&x.get_type())
         )));
     }
     if let Some(queue) = on_host {

@@ -215,8 +215,7 @@ fn stays(
 #[cold]
 fn cannot(here: DLDevice, what: &str) -> PyErr {
     PyBufferError::new_err(format!(
-        "the tensor is on {}; its exchange table cannot {what}, and it has no __dlpack__ that could",
-        device::name(here)
+        "the tensor is on {here}; its exchange table cannot {what}, and it has no __dlpack__ that could"
     ))
 }
 

@@ -66,8 +66,7 @@ pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
         }
     };
     Err(PyValueError::new_err(format!(
-        "stream is {stream}; expected on {}: {accepted}",
-        device::name(device)
+        "stream is {stream}; expected on {device}: {accepted}"
     )))
 }
 
@@ -77,13 +76,12 @@ pub(crate) fn no_streams(device: DLDevice) -> PyErr {
 }
 
 fn none_of(device: DLDevice) -> String {
-    let name = device::name(device);
     if device::is_later(device) {
         format!(
-            "{name} is a device of a DLPack after 1.3, of which dlx knows no streams; expected None"
+            "{device} is a device of a DLPack after 1.3, of which dlx knows no streams; expected None"
         )
     } else {
-        format!("{name} has no streams; expected None")
+        format!("{device} has no streams; expected None")
     }
 }
 
@@ -91,9 +89,7 @@ fn none_of(device: DLDevice) -> String {
 #[cold]
 pub(crate) fn elsewhere(handle: i64, there: DLDevice, tensor: DLDevice) -> Error {
     Error::Invalid(format!(
-        "stream {handle:#x} is one of {}, but the tensor is on {}",
-        device::name(there),
-        device::name(tensor)
+        "stream {handle:#x} is one of {there}, but the tensor is on {tensor}"
     ))
 }
 

@@ -5,7 +5,6 @@
 use pyo3::prelude::*;
 
 use crate::stream::handle::Stream;
-use crate::types::device;
 
 /// A stream of a device: work that is given to it runs in order.
 ///
@@ -22,7 +21,7 @@ pub(crate) struct PyStream(pub(crate) Stream);
 impl PyStream {
     /// The `repr`.
     pub(crate) fn repr(&self) -> String {
-        let device = device::name(self.0.device());
+        let device = self.0.device();
         match self.0.handle() {
             handle @ 0..=2 => format!("dlx.Stream({handle}, device='{device}')"),
             handle => format!("dlx.Stream({handle:#x}, device='{device}')"),

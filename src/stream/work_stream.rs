@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use crate::abi::{DLDevice, DLPackCurrentWorkStream};
 use crate::driver;
 use crate::stream::handle::device_of_streams;
-use crate::types::device;
 use crate::types::error::{EXCEPTION_SET, caused};
 
 /// The `current_work_stream` of a foreign table.
@@ -58,8 +57,8 @@ fn failure(py: Python<'_>, device: DLDevice, code: c_int) -> PyErr {
     });
     match driver::of(device) {
         Err(why) if why.is_absent() => {
-            let name = device::name(device);
-            let explained = PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
+            let explained =
+                PyBufferError::new_err(format!("there is no stream on {device}: {why}"));
             caused(py, explained, error)
         }
         _ => error,

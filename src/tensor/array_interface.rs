@@ -14,7 +14,6 @@ use crate::tensor::bytes;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::{device, dtype};
 
 /// The entries that both interfaces share.
 fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
@@ -43,15 +42,12 @@ fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, P
 }
 
 /// `__array_interface__`, version 3. The reader must keep the object of `snapshot` alive.
-pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    named(py, snapshot)?;
-    interface(py, snapshot)
-}
-
+///
 /// Refuses what the interface cannot describe, so that NumPy goes on to `__array__`, which may.
-fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let refused = |error: PyErr| PyAttributeError::new_err(error.value(py).to_string());
-    describe(snapshot).map(drop).map_err(refused)
+    describe(snapshot).map_err(refused)?;
+    interface(py, snapshot)
 }
 
 /// ``__array_interface__`` whose ``data`` is a buffer that owns the memory, for an object that does not.
@@ -59,10 +55,9 @@ fn named(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
 pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyDict>> {
     let py = tensor.py();
     let snapshot = tensor.get().snapshot()?;
-    named(py, snapshot)?;
+    let interface = cpu(py, snapshot)?;
     let bytes = bytes::run(snapshot)?;
     let offset = snapshot.meta().data.addr() - bytes.meta().data.addr();
-    let interface = interface(py, snapshot)?;
     interface.set_item("data", Tensor::new(py, bytes)?)?;
     interface.set_item("offset", offset)?;
     Ok(interface)
@@ -73,14 +68,12 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     let Meta { device, dtype, .. } = snapshot.meta();
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(PyAttributeError::new_err(format!(
-            "a tensor on {} has no __cuda_array_interface__",
-            device::name(device)
+            "a tensor on {device} has no __cuda_array_interface__"
         )));
     }
     if format(dtype).is_none() {
         return Err(PyBufferError::new_err(format!(
-            "__cuda_array_interface__ cannot describe {}; use DLPack",
-            dtype::name(dtype)
+            "__cuda_array_interface__ cannot describe {dtype}; use DLPack"
         )));
     }
     let interface = interface(py, snapshot)?;
@@ -103,10 +96,8 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
         (None, Ready::Point(_)) => {
             let producer = usage.producer.as_ref();
             let held = producer.filter(|producer| producer.is_held());
-            let stream = match held.and_then(Producer::now) {
-                Some(stream) => stream,
-                None => stream::of_thread(py, device)?,
-            };
+            let named = held.and_then(Producer::now);
+            let stream = named.map_or_else(|| stream::of_thread(py, device), Ok)?;
             usage.keep(&stream);
             stream
         }

@@ -36,17 +36,13 @@ unsafe impl<T: Beside + Send + Sync> Send for Shared<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Beside + Send + Sync> Sync for Shared<T> {}
 
-/// The layout of an allocation for `ndim` dimensions.
-fn layout<T>(ndim: usize) -> Layout {
-    const {
-        assert!(align_of::<Block<T>>() == align_of::<i64>());
-        assert!(size_of::<Block<T>>().is_multiple_of(align_of::<i64>()));
-    }
-    let numbers = size_of::<i64>() * 2 * ndim;
-    // SAFETY: the alignment is that of a Rust type, and the size for at most 64 dimensions does not overflow.
-    unsafe {
-        Layout::from_size_align_unchecked(size_of::<Block<T>>() + numbers, align_of::<Block<T>>())
-    }
+/// The layout of an allocation for a `T`, followed by the extents and strides of `ndim` dimensions.
+#[inline(always)]
+pub(super) fn layout<T>(ndim: usize) -> Layout {
+    const { assert!(align_of::<T>().is_multiple_of(align_of::<i64>())) };
+    let size = size_of::<T>() + size_of::<i64>() * 2 * ndim;
+    // SAFETY: the alignment is that of a Rust type; no address space has so many dimensions that the size overflows.
+    unsafe { Layout::from_size_align_unchecked(size, align_of::<T>()) }
 }
 
 impl<T: Beside> Shared<T> {
@@ -63,7 +59,7 @@ impl<T: Beside> Shared<T> {
         // Leaked if the code below panics; dropping it then would force it into memory on every call.
         let value = ManuallyDrop::new(value);
         tensor.ndim = ndim as i32;
-        let layout = layout::<T>(ndim);
+        let layout = layout::<Block<T>>(ndim);
         // SAFETY: the size is not zero.
         let start = unsafe { System.alloc(layout) };
         let Some(block) = NonNull::new(start.cast::<Block<T>>()) else {
@@ -125,7 +121,7 @@ impl<T: Beside> Shared<T> {
         if !self.is_unique() || !wanted(self.value()) {
             return Err(self);
         }
-        let layout = layout::<T>(self.ndim());
+        let layout = layout::<Block<T>>(self.ndim());
         let block = ManuallyDrop::new(self).0;
         // SAFETY: a field of the block, which is alive (S21).
         let value = unsafe { &raw const (*block.as_ptr()).value };
@@ -190,7 +186,7 @@ impl<T: Beside> Drop for Shared<T> {
             // Other references' last accesses happen before the value is dropped.
             fence(Ordering::Acquire);
         }
-        let layout = layout::<T>(self.ndim());
+        let layout = layout::<Block<T>>(self.ndim());
         // SAFETY: the last reference, so no other access to the block exists.
         let Block { tensor, value, .. } = unsafe { self.0.as_mut() };
         // SAFETY: `ndim` values after the block, written by `new` and never changed (S21).

@@ -47,14 +47,15 @@ pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
 pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     let meta = snapshot.meta();
     if !device::is_readable(meta.device) {
-        let name = device::name(meta.device);
-        let message = format!("the tensor is on {name}; a Python buffer requires memory on cpu");
-        return Err(PyBufferError::new_err(message));
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {}; a Python buffer requires memory on cpu",
+            meta.device
+        )));
     }
     format(meta.dtype).ok_or_else(|| {
         PyBufferError::new_err(format!(
             "a Python buffer cannot describe {}; use DLPack or numpy(), which may know the dtype",
-            dtype::name(meta.dtype)
+            meta.dtype
         ))
     })
 }
@@ -152,14 +153,4 @@ pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
         // SAFETY: `fill` stored the box of the strides there, and a buffer is released once.
         drop(unsafe { Box::<Box<[isize]>>::from_raw(internal.cast()) });
     }
-}
-
-/// A dtype of the same size that has a buffer format.
-pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
-    let stand_in = DLDataType {
-        code: kDLUInt,
-        bits: dtype.bits.max(8),
-        lanes: dtype.lanes,
-    };
-    format(stand_in).map(|_| stand_in)
 }

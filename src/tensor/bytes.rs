@@ -23,33 +23,25 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
     if !device::has_addresses(meta.device) {
         return Err(Error::refused(format!(
             "memory on {} has no addresses",
-            device::name(meta.device)
+            meta.device
         )));
     }
-    let (start, end) = byte_span(snapshot)?;
+    let (shape, strides) = (snapshot.shape(), Some(snapshot.strides()));
+    let (start, end) = layout::byte_span(snapshot.size(), shape, strides, meta.bits())?;
     let start_address = meta.data.addr().wrapping_add_signed(start as isize);
     Ok((start_address, (end - start) as i64))
 }
 
-/// The first byte and the one after the last, relative to the first of the first element.
-pub(crate) fn byte_span(snapshot: &Snapshot) -> Result<(i128, i128), Error> {
-    let (shape, strides) = (snapshot.shape(), Some(snapshot.strides()));
-    layout::byte_span(snapshot.size(), shape, strides, snapshot.meta().bits())
-}
-
 /// Whether both are on the CPU, and no byte is in the span of both.
 pub(crate) fn are_apart(one: &Snapshot, other: &Snapshot) -> Result<bool, Error> {
-    if [one, other]
-        .iter()
-        .any(|each| each.meta().device != device::CPU)
-    {
+    let is_on_cpu = |each: &Snapshot| each.meta().device == device::CPU;
+    if !is_on_cpu(one) || !is_on_cpu(other) {
         return Ok(false);
     }
     let (one, other) = (span(one)?, span(other)?);
     let ends_before = |(start, length): (usize, i64), (next, _)| {
-        start
-            .checked_add_signed(length as isize)
-            .is_some_and(|end| end <= next)
+        let end = start.checked_add_signed(length as isize);
+        end.is_some_and(|end| end <= next)
     };
     Ok(ends_before(one, other) || ends_before(other, one))
 }

@@ -24,8 +24,7 @@ pub(crate) struct Prototype<'a> {
 
 impl fmt::Display for Prototype<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (dtype, device) = (dtype::name(self.dtype), device::name(self.device));
-        write!(f, "{dtype}{:?} on {device}", self.shape)
+        write!(f, "{}{:?} on {}", self.dtype, self.shape, self.device)
     }
 }
 
@@ -79,11 +78,10 @@ impl Meta {
     pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
         let mut meta = Self::written(tensor, flags);
         if meta.byte_offset != 0 && !meta.data.is_null() && device::has_addresses(meta.device) {
-            let address = usize::try_from(meta.byte_offset)
-                .ok()
-                .and_then(|offset| meta.data.addr().checked_add(offset))
-                .ok_or_else(|| Error::refused("data + byte_offset is not an address"))?;
-            meta.data = meta.data.with_addr(address);
+            let address = (meta.data.addr() as u64).checked_add(meta.byte_offset);
+            let address =
+                address.ok_or_else(|| Error::refused("data + byte_offset is not an address"))?;
+            meta.data = meta.data.with_addr(address as usize);
             meta.byte_offset = 0;
         }
         Ok(meta)
@@ -171,7 +169,9 @@ impl<'a> Checked<'a> {
         if size == 0 {
             (meta.data, meta.byte_offset) = (null_mut(), 0);
         } else if meta.data.is_null() {
-            return Err(no_data(size));
+            return Err(Error::refused_apart(move || {
+                format!("the tensor has {size} elements but its data pointer is NULL")
+            }));
         }
         if meta.dtype.bits >= 8 {
             meta.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
@@ -231,25 +231,11 @@ pub(crate) fn whole(flags: u64) -> Result<(), Error> {
     if flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED == 0 {
         Ok(())
     } else {
-        Err(padded())
+        Err(Error::refused(
+            "the elements are padded to whole bytes, which a DLTensor has no flag for; export the tensor by \
+             managed_tensor_from_py_object_no_sync or __dlpack__",
+        ))
     }
-}
-
-#[cold]
-#[inline(never)]
-fn padded() -> Error {
-    Error::refused(
-        "the elements are padded to whole bytes, which a DLTensor has no flag for; export the tensor by \
-         managed_tensor_from_py_object_no_sync or __dlpack__",
-    )
-}
-
-#[cold]
-#[inline(never)]
-fn no_data(size: i64) -> Error {
-    Error::refused(format!(
-        "the tensor has {size} elements but its data pointer is NULL"
-    ))
 }
 
 /// The fields, shape and strides of `managed`.

@@ -23,7 +23,6 @@ use crate::stream::end::End;
 use crate::stream::order::{self, Joined, Waits};
 use crate::stream::usage::{Ready, StreamUsage};
 use crate::stream::{self, Stream, release};
-use crate::types::device;
 use crate::types::error::Error;
 
 /// A block of device memory, freed on drop; has no address if it has no bytes (R93).
@@ -62,16 +61,27 @@ impl DeviceMemory {
     ///
     /// `BufferError` without a driver or while the stream is capturing; `MemoryError`; errors of the driver.
     pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
-        let captures = stream.capture();
-        if captures.map_err(|error| no_driver(stream.device(), error))? != Capture::None {
-            return Err(captured(stream));
+        let captures = stream.capture().map_err(|error| match error.is_absent() {
+            true => Error::refused(format!(
+                "dlx has no memory on {}: {}",
+                stream.device(),
+                error.message()
+            )),
+            false => error,
+        })?;
+        if captures != Capture::None {
+            return Err(Error::refused(format!(
+                "stream {} captures a graph, to which memory allocated now would belong; allocate or copy before the \
+                 capture begins, or on another stream",
+                stream.handle()
+            )));
         }
         free_kept_back(usize::MAX, &mut Working(None));
         let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
         if bytes == 0 {
             return Ok(Self(None));
         }
-        let (address, is_pooled, number) = blocking(|| {
+        let block = blocking(|| {
             let (current, raw) = stream.enter(None)?;
             let number = if stream.is_kept() {
                 None
@@ -80,27 +90,24 @@ impl DeviceMemory {
             };
             // The pool may have to grow, which a capture in another thread forbids in any mode but the relaxed one.
             let _relaxed = current.relaxed()?;
-            let pooled = current.allocate(bytes, raw);
-            let is_pooled = !matches!(&pooled, Err(error) if error.is_not_supported());
-            let allocated = if is_pooled {
-                pooled
-            } else {
-                current.allocate_unpooled(bytes)
+            let (allocated, is_pooled) = match current.allocate(bytes, raw) {
+                Err(error) if error.is_not_supported() => (current.allocate_unpooled(bytes), false),
+                pooled => (pooled, true),
             };
-            match allocated {
-                Err(error) if error.is_out_of_memory() => Err(Error::OutOfMemory(bytes)),
-                allocated => Ok((allocated?, is_pooled, number)),
-            }
+            Ok::<_, Error>(Allocation {
+                address: allocated.map_err(|error| match error.is_out_of_memory() {
+                    true => Error::OutOfMemory(bytes),
+                    false => error.into(),
+                })?,
+                bytes,
+                stream: stream.clone(),
+                is_pooled,
+                lent,
+                number,
+                ready: None,
+            })
         })?;
-        Ok(Self(Some(Allocation {
-            address,
-            bytes,
-            stream: stream.clone(),
-            is_pooled,
-            lent,
-            number,
-            ready: None,
-        })))
+        Ok(Self(Some(block)))
     }
 
     /// Address of the first byte, or NULL.
@@ -178,11 +185,7 @@ fn free_kept_back(count: usize, working: &mut Working) {
 
 /// Frees an allocation, or keeps it for later; once the driver is gone, so is the memory.
 fn free(mut block: Allocation, working: &mut Working) {
-    let freed = match block.living_stream(working) {
-        Some(stream) => block.free_on(stream),
-        None => Ok(false),
-    };
-    if is_over(freed) {
+    if block.is_stream_alive(working) && is_over(block.free_on(&block.stream)) {
         return;
     }
     // Whoever has named the stream keeps it only as long as the tensor.
@@ -263,13 +266,10 @@ impl Allocation {
         number.is_some() && number == self.number
     }
 
-    /// The stream of the memory, unless it may be gone.
-    fn living_stream(&self, working: &mut Working) -> Option<&Stream> {
-        let is_living = !self.lent || {
-            let now = working.on(self.stream.device());
-            now.is_some_and(|now| now.is(&self.stream))
-        };
-        is_living.then_some(&self.stream)
+    /// Whether the stream of the memory is certainly not gone.
+    fn is_stream_alive(&self, working: &mut Working) -> bool {
+        let is_current = |now: &Stream| now.is(&self.stream);
+        !self.lent || working.on(self.stream.device()).is_some_and(is_current)
     }
 
     /// The default stream, which waits for all blocking streams by itself, after the work that is known of others: that
@@ -284,27 +284,4 @@ impl Allocation {
         order::all(&stream, &waits, Joined::Never)?;
         Ok(stream)
     }
-}
-
-/// The error for a device without a driver.
-#[cold]
-fn no_driver(device: DLDevice, error: Error) -> Error {
-    if error.is_absent() {
-        Error::refused(format!(
-            "dlx has no memory on {}: {}",
-            device::name(device),
-            error.message()
-        ))
-    } else {
-        error
-    }
-}
-
-#[cold]
-fn captured(stream: &Stream) -> Error {
-    Error::refused(format!(
-        "stream {} captures a graph, to which memory allocated now would belong; allocate or copy before the capture \
-         begins, or on another stream",
-        stream.handle()
-    ))
 }

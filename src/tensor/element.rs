@@ -118,20 +118,20 @@ fn on_cpu(meta: &Meta) -> Result<(), String> {
     }
     Err(format!(
         "the tensor is on {}; only elements on cpu have values as numbers: t.to(device=\"cpu\") copies them there",
-        device::name(meta.device)
+        meta.device
     ))
 }
 
 #[cold]
 fn no_number(meta: &Meta) -> String {
-    let dtype = dtype::name(meta.dtype);
+    let dtype = meta.dtype;
     format!("Python has no number for an element of {dtype}; convert it to another dtype")
 }
 
 /// The error for an element that is no such number.
 #[cold]
 fn no(what: &str, snapshot: &Snapshot) -> PyErr {
-    let dtype = dtype::name(snapshot.meta().dtype);
+    let dtype = snapshot.meta().dtype;
     PyTypeError::new_err(format!("an element of {dtype} is not {what}"))
 }
 

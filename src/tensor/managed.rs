@@ -92,7 +92,11 @@ impl ManagedTensor for DLManagedTensorVersioned {
         // SAFETY: alive, as the caller guarantees; every version has this field.
         let DLPackVersion { major, minor } = unsafe { (*this.as_ptr()).version };
         if major != DLPACK_MAJOR_VERSION {
-            return Err(other_version(major, minor));
+            return Err(Error::refused_apart(move || {
+                format!(
+                    "the tensor has DLPack version {major}.{minor}; dlx reads {DLPACK_MAJOR_VERSION}.x"
+                )
+            }));
         }
         // SAFETY: alive, and major version 1 means that the struct has this layout.
         let this = unsafe { this.as_ref() };
@@ -164,14 +168,6 @@ impl ManagedTensor for DLManagedTensor {
             deleter: Some(deleter),
         }
     }
-}
-
-#[cold]
-#[inline(never)]
-fn other_version(major: u32, minor: u32) -> Error {
-    Error::refused(format!(
-        "the tensor has DLPack version {major}.{minor}; dlx reads {DLPACK_MAJOR_VERSION}.x"
-    ))
 }
 
 /// Who made a managed tensor.

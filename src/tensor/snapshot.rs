@@ -96,13 +96,8 @@ impl Checked<'_> {
     /// The snapshot over memory that `source` keeps alive, with the streams in `usage`.
     #[inline(always)]
     pub(crate) fn with_usage(self, source: Source, usage: Option<Arc<StreamUsage>>) -> Snapshot {
-        let Self {
-            meta,
-            shape,
-            strides,
-            ..
-        } = self;
-        match strides {
+        let (meta, shape) = (self.meta, self.shape);
+        match self.strides {
             Some(strides) => Snapshot::new(meta, source, usage, shape.len(), |index| {
                 (shape[index], strides[index])
             }),

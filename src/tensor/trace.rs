@@ -92,34 +92,28 @@ pub(crate) fn begun(
     source: Option<&Bound<'_, PyAny>>,
     class: Option<&Bound<'_, PyAny>>,
 ) {
+    let watch = || {
+        let Some(tensor) = Tensor::of(made).filter(|_| !has_others(made)) else {
+            return;
+        };
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let snapshot = tensor.get().described();
+        let wrap = |source| {
+            let _end = Box::new(End(number));
+            Source::Traced(Box::new(Traced {
+                number,
+                source,
+                _end,
+            }))
+        };
+        // SAFETY: nobody else has seen the object that holds the snapshot, as its count says (S27, traces).
+        if unsafe { snapshot.wrap_source(wrap) } {
+            let (tensor, flags) = (snapshot.dl_tensor(), snapshot.meta().flags);
+            tell(made.py(), way, number, source, tensor, flags, class);
+        }
+    };
     // A panic of the hook would undo what has succeeded.
-    guard(|| watch(made, way, source, class), unraisable);
-}
-
-fn watch(
-    made: &Bound<'_, PyAny>,
-    way: &'static CStr,
-    source: Option<&Bound<'_, PyAny>>,
-    class: Option<&Bound<'_, PyAny>>,
-) {
-    let Some(tensor) = Tensor::of(made).filter(|_| !has_others(made)) else {
-        return;
-    };
-    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    let snapshot = tensor.get().described();
-    let wrap = |source| {
-        let _end = Box::new(End(number));
-        Source::Traced(Box::new(Traced {
-            number,
-            source,
-            _end,
-        }))
-    };
-    // SAFETY: nobody else has seen the object that holds the snapshot, as its count says (S27, traces).
-    if unsafe { snapshot.wrap_source(wrap) } {
-        let (tensor, flags) = (snapshot.dl_tensor(), snapshot.meta().flags);
-        tell(made.py(), way, number, source, tensor, flags, class);
-    }
+    guard(watch, unraisable);
 }
 
 /// The address of the first element.

@@ -87,24 +87,15 @@ pub(crate) fn is_later(device: DLDevice) -> bool {
 pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
     let is_known = kind_of(device.device_type).is_some() || is_later(device);
     if is_known && device.device_id >= 0 {
-        Ok(())
-    } else {
-        Err(refused(device))
+        return Ok(());
     }
-}
-
-#[cold]
-#[inline(never)]
-fn refused(device: DLDevice) -> Error {
-    let DLDevice {
-        device_type,
-        device_id,
-    } = device;
-    Error::refused(if device_id < 0 {
-        format!("device id {device_id} is negative; expected 0 or above")
-    } else {
-        format!("device type {} is not defined by DLPack 1.3", device_type.0)
-    })
+    Err(Error::refused_apart(move || match device.device_id {
+        id @ ..0 => format!("device id {id} is negative; expected 0 or above"),
+        _ => format!(
+            "device type {} is not defined by DLPack 1.3",
+            device.device_type.0
+        ),
+    }))
 }
 
 /// The device of a consumer's `dl_device`, for a tensor on `here`.
@@ -113,16 +104,12 @@ fn refused(device: DLDevice) -> Error {
 ///
 /// `BufferError` if the pair is not a device (R52).
 pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Error> {
-    let (device_type, device_id) = pair;
-    let device = i32::try_from(device_type)
-        .ok()
-        .zip(i32::try_from(device_id).ok());
-    match device.map(|(device_type, device_id)| of(DLDeviceType(device_type), device_id)) {
+    let [kind, id] = [pair.0, pair.1].map(|number| i32::try_from(number).ok());
+    match kind.zip(id).map(|(kind, id)| of(DLDeviceType(kind), id)) {
         // Naming the tensor's own device is always accepted.
         Some(device) if device == here || check(device).is_ok() => Ok(device),
         _ => Err(Error::refused(format!(
-            "dl_device is ({device_type}, {device_id}), which is not a device; the tensor is on {}",
-            name(here)
+            "dl_device is {pair:?}, which is not a device; the tensor is on {here}"
         ))),
     }
 }
@@ -146,22 +133,19 @@ pub(crate) fn is_of_any(device: DLDevice) -> bool {
     )
 }
 
-/// A device's string form: `cpu`, `cuda:0`; `40:0` for a type without a name.
-pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
-    struct Name(DLDevice);
-    impl fmt::Display for Name {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            match (self.0, kind_of(self.0.device_type)) {
-                (CPU, _) => f.write_str("cpu"),
-                (device, Some((_, name, _))) => write!(f, "{name}:{}", device.device_id),
-                (device, None) => write!(f, "{}:{}", device.device_type.0, device.device_id),
-            }
+/// Its string form: `cpu`, `cuda:0`; `40:0` for a type without a name.
+impl fmt::Display for DLDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.device_id;
+        match kind_of(self.device_type) {
+            _ if *self == CPU => f.write_str("cpu"),
+            Some((_, name, _)) => write!(f, "{name}:{id}"),
+            None => write!(f, "{}:{id}", self.device_type.0),
         }
     }
-    Name(device)
 }
 
-/// Parses a device's [`name`]; the id is optional.
+/// Parses a device's string form; the id is optional.
 fn parse(text: &str) -> Option<DLDevice> {
     let (name, id) = text.split_once(':').unwrap_or((text, "0"));
     let number = || canonical(name).map(DLDeviceType);

@@ -73,10 +73,9 @@ pub(crate) fn is_later(dtype: DLDataType) -> bool {
 pub(crate) fn known(dtype: DLDataType) -> Result<(), Error> {
     if is_later(dtype) {
         return Err(Error::refused(format!(
-            "dtype code {} ({}) is not defined by DLPack 1.3, so dlx hands such elements on as they are: it neither \
+            "dtype code {} ({dtype}) is not defined by DLPack 1.3, so dlx hands such elements on as they are: it neither \
              copies nor reads them",
-            dtype.code.0,
-            name(dtype)
+            dtype.code.0
         )));
     }
     Ok(())
@@ -98,11 +97,18 @@ pub(crate) fn check(dtype: DLDataType) -> Result<(), Error> {
 #[cold]
 #[inline(never)]
 fn check_later(dtype: DLDataType) -> Result<(), Error> {
-    if is_later(dtype) && dtype.bits != 0 && dtype.lanes != 0 {
-        Ok(())
-    } else {
-        Err(refused(dtype))
-    }
+    let DLDataType { code, bits, lanes } = dtype;
+    Err(match CODES.get(usize::from(code.0)) {
+        Some((_, name, widths)) if !is_later(dtype) && !widths.contains(&bits) => {
+            Error::refused(format!(
+                "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
+                code.0
+            ))
+        }
+        _ if bits == 0 => Error::refused(format!("dtype code {} has 0 bits", code.0)),
+        _ if lanes == 0 => Error::refused("dtype has 0 lanes; expected at least 1"),
+        _ => return Ok(()),
+    })
 }
 
 /// For each code and bit width, whether [`CODES`] has it.
@@ -121,42 +127,24 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
     accepted
 };
 
-fn refused(dtype: DLDataType) -> Error {
-    let DLDataType { code, bits, .. } = dtype;
-    match CODES.get(usize::from(code.0)) {
-        Some((_, name, widths)) if !is_later(dtype) && !widths.contains(&bits) => {
-            Error::refused(format!(
-                "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
-                code.0
-            ))
+/// Its usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
+impl fmt::Display for DLDataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DLDataType { code, bits, lanes } = *self;
+        match CODES.get(usize::from(code.0)) {
+            Some((_, name, [_])) => f.write_str(name)?,
+            Some((_, name, _)) => write!(f, "{name}{bits}")?,
+            None => write!(f, "code{}_{bits}", code.0)?,
         }
-        _ if bits == 0 => Error::refused(format!("dtype code {} has 0 bits", code.0)),
-        _ => Error::refused("dtype has 0 lanes; expected at least 1"),
+        if lanes == 1 {
+            Ok(())
+        } else {
+            write!(f, "x{lanes}")
+        }
     }
 }
 
-/// The usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
-pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
-    struct Name(DLDataType);
-    impl fmt::Display for Name {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let DLDataType { code, bits, lanes } = self.0;
-            match CODES.get(usize::from(code.0)) {
-                Some((_, name, [_])) => f.write_str(name)?,
-                Some((_, name, _)) => write!(f, "{name}{bits}")?,
-                None => write!(f, "code{}_{bits}", code.0)?,
-            }
-            if lanes == 1 {
-                Ok(())
-            } else {
-                write!(f, "x{lanes}")
-            }
-        }
-    }
-    Name(dtype)
-}
-
-/// Parses a dtype's [`name`].
+/// Parses a dtype's name.
 fn parse(text: &str) -> Option<DLDataType> {
     let named = CODES
         .iter()
@@ -215,7 +203,7 @@ mod tests {
             for &bits in widths {
                 for lanes in [1, 2, 4] {
                     let dtype = DLDataType { code, bits, lanes };
-                    assert_eq!(parse(&name(dtype).to_string()), Some(dtype));
+                    assert_eq!(parse(&dtype.to_string()), Some(dtype));
                 }
             }
         }

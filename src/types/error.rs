@@ -95,6 +95,13 @@ impl Error {
         Self::Refused(message.into())
     }
 
+    /// As [`Self::refused`], for who is called often: the message is made apart, so that it takes no room there.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refused_apart(message: impl FnOnce() -> String) -> Self {
+        Self::refused(message())
+    }
+
     /// An exception in the form that an allocator reports: its first line, as libraries of C++ append a backtrace.
     #[cold]
     pub(crate) fn raised(py: Python<'_>, error: &PyErr) -> Self {
@@ -151,16 +158,15 @@ impl From<Error> for PyErr {
         {
             return error;
         }
+        let message = error.message();
         match &error {
-            Error::Driver(error) if error.is_absent() => PyBufferError::new_err(error.to_string()),
-            Error::Driver(error) if error.is_out_of_memory() => {
-                PyMemoryError::new_err(error.to_string())
-            }
+            Error::Driver(error) if error.is_absent() => PyBufferError::new_err(message),
+            Error::Driver(error) if error.is_out_of_memory() => PyMemoryError::new_err(message),
             Error::Driver(error) => Python::attach(|py| cuda_error(py, error)),
-            Error::Refused(_) | Error::Unordered(_) => PyBufferError::new_err(error.message()),
-            Error::Invalid(message) => PyValueError::new_err(message.clone()),
-            Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
-            Error::Panicked(_) | Error::Raised(..) => PyRuntimeError::new_err(error.message()),
+            Error::Refused(_) | Error::Unordered(_) => PyBufferError::new_err(message),
+            Error::Invalid(_) => PyValueError::new_err(message),
+            Error::OutOfMemory(_) => PyMemoryError::new_err(message),
+            Error::Panicked(_) | Error::Raised(_) => PyRuntimeError::new_err(message),
         }
     }
 }

@@ -44,12 +44,12 @@ pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
     let mut empty = false;
     for &extent in shape {
         if extent < 0 {
-            return Err(negative(shape));
+            return Err(refused(shape, "has a negative extent"));
         }
         empty |= extent == 0;
         product = product
             .checked_mul(extent.max(1))
-            .ok_or_else(|| overflow(shape))?;
+            .ok_or_else(|| refused(shape, OVERFLOW))?;
     }
     Ok(if empty { 0 } else { product })
 }
@@ -224,7 +224,7 @@ pub(crate) fn check_extent(
 ) -> Result<(), Error> {
     let item = i64::from(dtype::bits(dtype).div_ceil(8));
     if size.checked_mul(item).is_none() {
-        return Err(overflow(shape));
+        return Err(refused(shape, OVERFLOW));
     }
     let Some(strides) = strides.filter(|_| size > 0) else {
         return Ok(());
@@ -236,18 +236,12 @@ pub(crate) fn check_extent(
     Ok(())
 }
 
-#[cold]
-#[inline(never)]
-fn negative(shape: &[i64]) -> Error {
-    Error::refused(format!("shape {shape:?} has a negative extent"))
-}
+const OVERFLOW: &str = "takes more bytes than the address space has";
 
 #[cold]
 #[inline(never)]
-fn overflow(shape: &[i64]) -> Error {
-    Error::refused(format!(
-        "shape {shape:?} takes more bytes than the address space has"
-    ))
+fn refused(shape: &[i64], why: &str) -> Error {
+    Error::refused(format!("shape {shape:?} {why}"))
 }
 
 #[cold]

@@ -80,12 +80,9 @@ fn device_of(array: &ArrowDeviceArray) -> PyResult<DLDevice> {
         kDLCUDA | kDLCUDAHost | kDLCUDAManaged | kDLROCM | kDLROCMHost if device_id >= 0 => {
             Ok(here)
         }
-        _ => {
-            let device = device::name(here);
-            Err(refused(&format!(
-                "on {device}; expected the CPU, CUDA or ROCm"
-            )))
-        }
+        _ => Err(refused(&format!(
+            "on {here}; expected the CPU, CUDA or ROCm"
+        ))),
     }
 }
 
@@ -97,7 +94,6 @@ fn check_memory(address: usize, here: DLDevice) -> PyResult<()> {
     match driver::of(here).and_then(|driver| driver.device_of(address)) {
         Ok(there) if there != here.device_id => {
             let there = device::of(here.device_type, there);
-            let (here, there) = (device::name(here), device::name(there));
             Err(refused(&format!(
                 "said to be on {here}, and its memory is on {there}"
             )))
@@ -117,8 +113,7 @@ unsafe fn point(event: NonNull<usize>, here: DLDevice) -> PyResult<Event> {
     let raw = unsafe { event.read_unaligned() };
     if raw == 0 {
         return Err(refused(&format!(
-            "on {}, and its sync_event points to a NULL event; expected an event, or NULL in place of sync_event",
-            device::name(here)
+            "on {here}, and its sync_event points to a NULL event; expected an event, or NULL in place of sync_event"
         )));
     }
     // Of memory of the host, too, the driver has the events.
@@ -172,8 +167,7 @@ fn usage(
 fn explained(error: Error, here: DLDevice) -> PyErr {
     match error {
         Error::Driver(error) if error.is_handle_gone() => refused(&format!(
-            "on {}, and its sync_event is no event, or no longer one: {error}",
-            device::name(here)
+            "on {here}, and its sync_event is no event, or no longer one: {error}"
         )),
         error => error.into(),
     }

@@ -67,9 +67,8 @@ pub(super) fn of(
     };
     if !is_native(byteorder) {
         let message = format!(
-            "the NumPy array has elements of type {} in byte order '{}'; expected native byte order; \
+            "the NumPy array has elements of type {dtype} in byte order '{}'; expected native byte order; \
              pass x.astype(x.dtype.newbyteorder('='))",
-            dtype::name(dtype),
             char::from(byteorder)
         );
         return Err(Error::refused(message).into());

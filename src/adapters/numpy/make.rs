@@ -96,7 +96,7 @@ pub(crate) fn array<'py>(
         Err(error) => {
             let message = format!(
                 "numpy.ndarray does not accept {} with {} dimensions: {}",
-                dtype::name(tensor.dtype),
+                tensor.dtype,
                 shape.len(),
                 first_line(py, &error)
             );

@@ -142,7 +142,6 @@ impl Launched {
         let Some(&(index, _, other)) = others.find(|lent| !device::is_of_any(lent.2)) else {
             return Ok(());
         };
-        let (lead, other) = (device::name(lead), device::name(other));
         let error = PyBufferError::new_err(format!(
             "the tensor is on {other}, and another one on {lead}: a kernel takes tensors of one device; pass \
              dlx.from_dlpack(x, device='{lead}'), or devices='any' to dlx.launcher if it takes both"

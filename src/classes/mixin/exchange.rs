@@ -24,7 +24,7 @@ use crate::tensor::checked::{Checked, Prototype};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device::{self, Device};
+use crate::types::device::Device;
 use crate::types::dtype::DType;
 use crate::types::error::{Error, type_name};
 
@@ -72,9 +72,9 @@ impl Exchange for Slot {
         }
         // Refuse here what dlx's own allocator would refuse, before the hook runs.
         if Checked::planned(wanted)?.meta.device != wanted.device {
-            let name = device::name(wanted.device);
             return Err(Error::refused(format!(
-                "{name} does not exist; expected cpu:0"
+                "{} does not exist; expected cpu:0",
+                wanted.device
             )));
         }
         let make = |py: Python<'_>| {
@@ -214,8 +214,8 @@ impl Slot {
             handle == 0 || stream::checked(handle, device).is_ok_and(|handle| handle > 0)
         });
         handle.ok_or_else(|| {
-            let name = device::name(device);
-            let wanted = format_args!("{named}; expected the handle of a stream of {name} or None");
+            let wanted =
+                format_args!("{named}; expected the handle of a stream of {device} or None");
             nonsense(&class, "__dlx_stream__", wanted)
         })
     }

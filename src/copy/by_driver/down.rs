@@ -5,8 +5,7 @@ use pyo3::prelude::*;
 use super::call;
 use crate::copy::host;
 use crate::driver::Capture;
-use crate::stream;
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::tensor::bytes;
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
@@ -22,10 +21,7 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
     // The producer's stream needs no other to wait, least of all the legacy default stream.
     let usage = source.usage().filter(|_| ordered);
     let known = usage.and_then(|usage| usage.stream().cloned().or_else(|| usage.now()));
-    let stream = match known {
-        Some(stream) => stream,
-        None => stream::working(here)?,
-    };
+    let stream = known.map_or_else(|| stream::working(here), Ok)?;
     refuse_capture(&stream)?;
     if ordered {
         source.order(&stream)?;
@@ -41,10 +37,8 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
         device: device::CPU,
         ..source.meta()
     };
-    host::compact(
-        py,
-        &fetched.within(meta, source.shape(), Some(source.strides()))?,
-    )
+    let elements = fetched.within(meta, source.shape(), Some(source.strides()))?;
+    host::compact(py, &elements)
 }
 
 /// A copy of a run of elements.

@@ -16,7 +16,6 @@ use crate::stream;
 use crate::tensor::checked::{Meta, Prototype};
 use crate::tensor::managed::{ManagedVersioned, Offer};
 use crate::types::error::{EXCEPTION_SET, broken, caused, failed, type_name};
-use crate::types::{device, dtype};
 
 const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
 const ALLOCATOR: &str = "managed_tensor_allocator";
@@ -146,8 +145,8 @@ fn has_none(class: &Bound<'_, PyType>, wanted: Prototype<'_>, why: PyErr) -> PyE
     let message = format!(
         "{} cannot make {} tensors on {}: {}",
         type_name(class),
-        dtype::name(wanted.dtype),
-        device::name(wanted.device),
+        wanted.dtype,
+        wanted.device,
         why.value(py),
     );
     caused(py, PyBufferError::new_err(message), why)

@@ -18,7 +18,6 @@ use crate::driver;
 use crate::import::hint::{self, not_a_class};
 use crate::stream::usage::{Producer, Ready, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
-use crate::types::device;
 use crate::types::error::{caused, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
@@ -121,9 +120,7 @@ impl<'py> Question<'py> {
                     && (unheard || refused || error.is_instance_of::<PyRuntimeError>(py)) =>
             {
                 PyBufferError::new_err(format!(
-                    "the tensor is on {}, and its producer does not export it to {}",
-                    device::name(here),
-                    device::name(there)
+                    "the tensor is on {here}, and its producer does not export it to {there}"
                 ))
             }
             _ if unheard => PyBufferError::new_err(format!(

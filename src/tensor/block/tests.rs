@@ -2,16 +2,14 @@
 
 #![allow(clippy::panic, clippy::expect_used)]
 
-use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
 use crate::abi::kDLFloat;
-use crate::tensor::checked::Meta;
-use crate::types::dtype;
+use crate::types::{device, dtype};
 
 /// A value that counts what happens to it.
 struct Counted {
@@ -52,8 +50,15 @@ impl Drop for Counted {
 
 /// A block of `ndim` dimensions: extents 2, 3, 4, ... and strides 10, 20, 30, ...
 fn block(ndim: usize, value: Counted) -> Shared<Counted> {
-    let data = NonNull::<c_void>::dangling().as_ptr();
-    let tensor = Meta::on_cpu(data, dtype::scalar(kDLFloat, 32), 0).tensor(0);
+    let tensor = DLTensor {
+        data: NonNull::dangling().as_ptr(),
+        device: device::CPU,
+        ndim: 0,
+        dtype: dtype::scalar(kDLFloat, 32),
+        shape: null_mut(),
+        strides: null_mut(),
+        byte_offset: 0,
+    };
     Shared::new(value, tensor, ndim, |index| {
         (index as i64 + 2, 10 * (index as i64 + 1))
     })
@@ -73,7 +78,7 @@ fn the_dimensions_follow_the_block_in_one_allocation() {
         );
         assert_eq!(tensor.strides.addr(), tensor.shape.addr() + 8 * ndim);
         assert_eq!(
-            layout::<Counted>(ndim).size(),
+            layout::<Block<Counted>>(ndim).size(),
             size_of::<Block<Counted>>() + 16 * ndim
         );
         assert_eq!(shared.shape().len(), ndim);

@@ -1,11 +1,12 @@
 //! The managed tensors that dlx exports, each with its owner and dimensions in one allocation.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, System};
 use std::ptr::{NonNull, copy_nonoverlapping};
 
 use super::{Managed, ManagedTensor};
 use crate::abi::DLTensor;
 use crate::cpython::boundary::{guard, unraisable};
+use crate::tensor::block::layout;
 use crate::types::error::Error;
 
 /// An export: the managed struct and its owner, followed by shape and strides in the same allocation. The struct is
@@ -15,15 +16,6 @@ pub(super) struct Export<M, O> {
     managed: M,
     pub(super) owner: O,
     pub(super) ndim: usize,
-}
-
-/// The layout of an [`Export`]'s allocation for `ndim` dimensions.
-#[inline(always)]
-pub(super) fn layout<M, O>(ndim: usize) -> Layout {
-    const { assert!(size_of::<Export<M, O>>().is_multiple_of(align_of::<i64>())) };
-    let size = size_of::<Export<M, O>>() + size_of::<i64>() * 2 * ndim;
-    // SAFETY: the alignment is that of a Rust type; no address space has so many dimensions that the size overflows.
-    unsafe { Layout::from_size_align_unchecked(size, align_of::<Export<M, O>>()) }
 }
 
 /// A new managed tensor over the memory of `tensor`, with copies of `shape` and `strides`.
@@ -56,7 +48,7 @@ pub(super) fn place<M: ManagedTensor, O>(
     deleter: unsafe extern "C" fn(*mut M),
 ) -> Result<NonNull<Export<M, O>>, Error> {
     let ndim = shape.len().min(strides.len());
-    let layout = layout::<M, O>(ndim);
+    let layout = layout::<Export<M, O>>(ndim);
     // SAFETY: the size is not zero, since it includes the struct.
     let block = unsafe { System.alloc(layout) };
     let Some(start) = NonNull::new(block.cast::<Export<M, O>>()) else {
@@ -90,7 +82,7 @@ pub(super) unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
             // the tensor up (S4). It reads no field that a consumer may write.
             let Export { owner, ndim, .. } = unsafe { block.read() };
             // SAFETY: allocated by `place` with this same layout.
-            unsafe { System.dealloc(block.cast(), layout::<M, O>(ndim)) };
+            unsafe { System.dealloc(block.cast(), layout::<Export<M, O>>(ndim)) };
             drop(owner);
         },
         unraisable,

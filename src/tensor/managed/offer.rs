@@ -9,9 +9,10 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::export::{Export, layout, place};
+use super::export::{Export, place};
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
+use crate::tensor::block::layout;
 use crate::types::error::Error;
 
 /// The owner in an offer's allocation.
@@ -102,7 +103,7 @@ unsafe fn let_go<O>(block: NonNull<OfferedExport<O>>) {
     // SAFETY: as above; this field is only accessed by shared reference.
     let holders = unsafe { &(*block.as_ptr()).owner.holders };
     if holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-        let layout = layout::<DLManagedTensorVersioned, Offered<O>>(ndim);
+        let layout = layout::<OfferedExport<O>>(ndim);
         // SAFETY: allocated by `place` with this layout; both shares are released.
         unsafe { System.dealloc(block.as_ptr().cast(), layout) };
     }

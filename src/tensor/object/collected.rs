@@ -6,9 +6,7 @@
 //! object closed the cycle, and that one breaks it.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
-use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -19,11 +17,11 @@ use crate::tensor::snapshot::Snapshot;
 
 /// Whether `object`, if not NULL, is of a type that takes part in garbage collection.
 pub(super) fn may_hold(object: *mut ffi::PyObject) -> bool {
-    let Some(object) = NonNull::new(object) else {
+    if object.is_null() {
         return false;
-    };
+    }
     // SAFETY: the caller holds a reference to the object.
-    let class = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    let class = unsafe { ffi::Py_TYPE(object) };
     // SAFETY: the type of a live object.
     let flags = unsafe { ffi::PyType_GetFlags(class) };
     flags & ffi::Py_TPFLAGS_HAVE_GC != 0
@@ -38,19 +36,14 @@ pub(super) fn new<'py>(
     let body = Body::new(snapshot);
     // SAFETY: attached; a tracked class.
     let object = unsafe { ffi::PyObject_GC_New::<ffi::PyObject>(class.as_type_ptr()) };
-    let Some(object) = NonNull::new(object) else {
-        // CPython has set the same exception.
-        drop(PyErr::take(py));
-        return Err(PyMemoryError::new_err(()));
-    };
+    // SAFETY: a new reference, or NULL with a `MemoryError`; nothing reads the object before it is complete.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
     // SAFETY: a new object of the size of its class, which is not shared yet.
     let place = unsafe { Body::of(object.as_ptr()) };
     // SAFETY: as above; so far only its head has been written.
     unsafe { place.write(body) };
     // SAFETY: a new object in which everything that `traverse` reads is initialized.
     unsafe { ffi::PyObject_GC_Track(object.as_ptr().cast()) };
-    // SAFETY: the only reference to the object.
-    let object = unsafe { Bound::from_owned_ptr(py, object.as_ptr()) };
     // SAFETY: its class derives from that of `Tensor` and adds no fields.
     Ok(unsafe { object.cast_into_unchecked() })
 }

@@ -17,11 +17,8 @@ impl Snapshot {
 
     /// The flags of an export; `fresh` if nothing else uses the memory.
     fn flags(&self, fresh: bool) -> u64 {
-        if fresh {
-            self.meta().flags
-        } else {
-            self.meta().flags & !DLPACK_FLAG_BITMASK_IS_COPIED
-        }
+        let cleared = u64::from(!fresh) * DLPACK_FLAG_BITMASK_IS_COPIED;
+        self.meta().flags & !cleared
     }
 
     /// A new managed tensor that shares the memory (R16).

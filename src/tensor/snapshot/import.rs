@@ -77,9 +77,9 @@ impl Snapshot {
         let Some(meta) = Meta::usual(tensor, flags).filter(|meta| meta.device == device) else {
             return Err(managed);
         };
-        let (ndim, places) = (tensor.ndim as usize, (tensor.shape, tensor.strides));
+        let tensor = *tensor;
         // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
-        Ok(unsafe { Self::read(meta, managed.into(), ndim, places) })
+        Ok(unsafe { Self::read(meta, managed.into(), &tensor) })
     }
 
     /// A snapshot over `source` of a tensor that [`Meta::usual`] accepts, with the offset of its last element as in
@@ -94,23 +94,17 @@ impl Snapshot {
         source: impl FnOnce() -> Source,
     ) -> Option<(Self, Option<u32>)> {
         let meta = Meta::usual(tensor, 0)?;
-        let (ndim, places) = (tensor.ndim as usize, (tensor.shape, tensor.strides));
         // SAFETY: the caller's promise; neither is NULL.
-        Some(unsafe { Self::read(meta, source(), ndim, places) })
+        Some(unsafe { Self::read(meta, source(), tensor) })
     }
 
-    /// A snapshot of these dimensions, and the offset of its last element as in [`Self::import_fast`].
+    /// A snapshot with the dimensions of `tensor`, and the offset of its last element as in [`Self::import_fast`].
     ///
     /// # Safety
     ///
-    /// `shape` and `strides` point to `ndim` values, at most 64.
+    /// Its `shape` and `strides` point to `ndim` values, at most 64.
     #[inline(always)]
-    unsafe fn read(
-        meta: Meta,
-        source: Source,
-        ndim: usize,
-        (shape, strides): (*mut i64, *mut i64),
-    ) -> (Self, Option<u32>) {
+    unsafe fn read(meta: Meta, source: Source, tensor: &DLTensor) -> (Self, Option<u32>) {
         let read = |values: *mut i64, index: usize| {
             // SAFETY: the caller's promise.
             let value = unsafe { values.add(index) };
@@ -119,7 +113,7 @@ impl Snapshot {
         };
         let (last, bits) = (Cell::new(0_i64), Cell::new(0));
         let dimension = |index| {
-            let (extent, stride) = (read(shape, index), read(strides, index));
+            let (extent, stride) = (read(tensor.shape, index), read(tensor.strides, index));
             bits.set(bits.get() | extent | stride);
             last.set(
                 last.get()
@@ -127,7 +121,7 @@ impl Snapshot {
             );
             (extent, stride)
         };
-        let snapshot = Self::new(meta, source, None, ndim, dimension);
+        let snapshot = Self::new(meta, source, None, tensor.ndim as usize, dimension);
         // If no value has more bits than this, the sum of at most 64 products does not overflow.
         let is_small = bits.get() >> 28 == 0;
         let last = u32::try_from(last.get()).ok();

@@ -91,7 +91,7 @@ impl Snapshot {
         if start % 8 != 0 && !shape.contains(&0) {
             return Err(Error::refused(format!(
                 "the elements of {} are packed, and element {offset} does not begin with a byte",
-                dtype::name(meta.dtype)
+                meta.dtype
             )));
         }
         let bytes = (start / 8) as i64;

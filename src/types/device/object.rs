@@ -7,9 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 
-use super::{
-    CPU, checked, device_type_member, foreign, hint, kind_named, name, names, parse, to_tuple,
-};
+use super::{CPU, checked, device_type_member, foreign, hint, kind_named, names, parse, to_tuple};
 use crate::abi::*;
 use crate::types::dtype::equality;
 use crate::types::error::bad_integers;
@@ -25,7 +23,7 @@ use crate::types::error::bad_integers;
 ///     >>> device = dlx.Device("cuda:1")
 ///     >>> device.id, device == "cuda:1"
 ///     (1, True)
-#[pyclass(frozen, module = "dlx")]
+#[pyclass(frozen, module = "dlx", str = "{0}")]
 pub struct Device(pub(crate) DLDevice);
 
 impl Device {
@@ -108,29 +106,25 @@ impl Device {
         if self.0 == CPU {
             return Ok(kDLCPU.0);
         }
-        let name = name(self.0);
         Err(PyTypeError::new_err(format!(
-            "{name} is no int, which would lose its id; pass str(device) or device.id"
+            "{} is no int, which would lose its id; pass str(device) or device.id",
+            self.0
         )))
     }
 
-    fn __str__(&self) -> String {
-        name(self.0).to_string()
-    }
-
     fn __repr__(&self) -> String {
-        format!("dlx.Device('{}')", name(self.0))
+        format!("dlx.Device('{}')", self.0)
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        PyString::new(py, &self.__str__()).hash()
+        PyString::new(py, &self.0.to_string()).hash()
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.0 == other.get().0)
         } else if let Ok(text) = other.cast::<PyString>() {
-            Some(text.to_cow()? == self.__str__())
+            Some(text.to_cow()? == self.0.to_string())
         } else {
             // One that is none of dlx's is not equal.
             foreign(other).ok().flatten().map(|other| self.0 == other)

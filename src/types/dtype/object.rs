@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use super::{bits, check, equality, name, parse, scalar};
+use super::{bits, check, equality, parse, scalar};
 use crate::abi::*;
 use crate::cpython::lookup::lacks;
 use crate::cpython::once::intern;
@@ -27,7 +27,7 @@ use crate::types::error::{bad_integers, caused};
 ///     >>> dtype = dlx.DType("bfloat16")
 ///     >>> dtype.bits, dtype == "bfloat16"
 ///     (16, True)
-#[pyclass(frozen, module = "dlx")]
+#[pyclass(frozen, module = "dlx", str = "{0}")]
 pub struct DType(pub(crate) DLDataType);
 
 impl DType {
@@ -108,7 +108,7 @@ impl DType {
     /// The name, as ``str()`` gives it.
     #[getter]
     fn name(&self) -> String {
-        self.__str__()
+        self.0.to_string()
     }
 
     /// The dtype of NumPy, or of ml_dtypes: ``np.dtype(t.dtype)`` asks for it, from NumPy 2.4 on.
@@ -124,23 +124,19 @@ impl DType {
         (self.0.code.0, self.0.bits, self.0.lanes)
     }
 
-    fn __str__(&self) -> String {
-        name(self.0).to_string()
-    }
-
     fn __repr__(&self) -> String {
-        format!("dlx.DType('{}')", name(self.0))
+        format!("dlx.DType('{}')", self.0)
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        PyString::new(py, &self.__str__()).hash()
+        PyString::new(py, &self.0.to_string()).hash()
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.0 == other.get().0)
         } else if let Ok(text) = other.cast::<PyString>() {
-            Some(text.to_cow()? == self.__str__())
+            Some(text.to_cow()? == self.0.to_string())
         } else if is_named_dtype(other)? {
             Self::of(other).ok().map(|other| self.0 == other)
         } else {
@@ -151,7 +147,7 @@ impl DType {
 
     /// For `pickle`: the name.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
-        (slf.get_type().unbind(), (slf.get().__str__(),))
+        (slf.get_type().unbind(), (slf.get().0.to_string(),))
     }
 }
 
@@ -161,7 +157,7 @@ impl DType {
 ///
 /// `AttributeError` where neither has one.
 pub(crate) fn numpy_dtype(py: Python<'_>, dtype: DLDataType) -> PyResult<Bound<'_, PyAny>> {
-    let name = name(dtype).to_string();
+    let name = dtype.to_string();
     let named = || py.import("numpy")?.call_method1("dtype", (&name,));
     // With ml_dtypes, NumPy knows more names.
     let found = named().or_else(|_| py.import("ml_dtypes").and_then(|_| named()));

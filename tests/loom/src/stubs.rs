@@ -54,6 +54,10 @@ pub(crate) mod types {
             pub(crate) fn refused(why: String) -> Self {
                 Self::Refused(why)
             }
+
+            pub(crate) fn refused_apart(why: impl FnOnce() -> String) -> Self {
+                Self::Refused(why())
+            }
         }
     }
 
