@@ -193,7 +193,7 @@ impl Loan {
         let ended = match self.stream.as_ref().filter(|_| self.is_joined) {
             None => Ok(()),
             Some(stream) => match self.agreed.map(|agreed| agreed.is_on(py, stream)) {
-                Some(asked) => Agreed::end(asked, stream),
+                Some(asked) => Agreed::end(asked, || stream.clone()),
                 None => join_back(py, &self.ordered, stream, self.capture),
             },
         };

@@ -165,7 +165,7 @@ fn exporter_of<'a, 'py>(py: Python<'py>, snapshot: &'a Snapshot) -> Option<&'a B
     Some(snapshot.aliases()?.exporter.as_ref()?.bind(py))
 }
 
-/// `snapshot` on an alias, if `request` names one; a copy has no aliases.
+/// `snapshot` on an alias, if `request` names one; what was copied for it has no aliases.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ pub(crate) fn again(
         Some(exporter) => asked(exporter, snapshot, request)?,
         None => readdressed(py, snapshot, there, request)?,
     };
-    // What has no exporter shares memory with `snapshot`, whose flag it has.
+    // Without an exporter it has the flag of `snapshot`, with which it shares memory unless a copy was asked for.
     let is_copied = exporter.is_some() && found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
     if is_copied || request.copy == Some(true) {
         return Ok(Some(found));

@@ -197,7 +197,7 @@ fn end<'py>(
         return result;
     }
     counted(py, || {
-        let left = Agreed::end(is_same, &agreed.stream(then));
+        let left = Agreed::end(is_same, || agreed.stream(then));
         both(py, result, left.and(told))
     })
 }
