@@ -27,7 +27,7 @@ use crate::types::{dtype, layout};
 use api::NUMPY;
 pub(crate) use class::{is_class, is_native, is_ndarray, is_no_number, is_subclass_of_ndarray};
 pub(crate) use fast::{fast, fast_if_array, row_major};
-pub(crate) use make::{array, of, of_tensor};
+pub(crate) use make::{of, of_tensor};
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that dlx reads.
 #[repr(C)]

@@ -39,10 +39,9 @@ use crate::cpython::call::call_with;
 use crate::cpython::modules::loaded;
 use crate::cpython::once::intern;
 use crate::exchange::Table;
-use crate::import::export::fast_export;
+use crate::import::{cache, table};
 use crate::stream::{self, Stream};
-use crate::tensor::capsule::{self, Exported};
-use crate::tensor::checked::parts;
+use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -57,32 +56,18 @@ pub(super) fn to_numpy<'py>(
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let stream_of = |device| stream::current(py, device);
-    let direct = match asked.device.is_none() && asked.copy != Some(true) {
-        true => fast_export(x, &stream_of)?,
-        false => None,
+    // On the CPU the table alone tells everything.
+    let direct = match cache::table(x) {
+        Some((table, guards)) if asked.device.is_none() && asked.copy != Some(true) => {
+            table::fast_on_cpu(x, table, guards)?
+        }
+        _ => None,
     };
     // An import orders streams, and refuses a producer's copy.
-    let may_share = |flags| asked.copy.is_none() || flags & DLPACK_FLAG_BITMASK_IS_COPIED == 0;
-    let tensor = match direct {
-        Some(Exported::Managed(managed)) => {
-            let (tensor, flags, dimensions) = parts(&managed)?;
-            let is_direct = tensor.device == device::CPU && may_share(flags);
-            // A trace follows a tensor.
-            let array = match is_direct && !trace::is_on() {
-                true => numpy::array(py, tensor, dimensions, flags)?,
-                false => None,
-            };
-            match array {
-                Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
-                None if is_direct => Tensor::new(py, Snapshot::of(managed)?)?,
-                None => tensor_of(x, asked, stream_of)?.0,
-            }
-        }
-        Some(Exported::Snapshot(snapshot)) if may_share(snapshot.meta().flags) => {
-            Tensor::new(py, snapshot)?
-        }
-        _ => tensor_of(x, asked, stream_of)?.0,
+    let is_met = |made: &Snapshot| asked.copy.is_none() || !made.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    let tensor = match direct.filter(is_met) {
+        Some(snapshot) => Tensor::new(py, snapshot)?,
+        None => tensor_of(x, asked, |device| stream::current(py, device))?.0,
     };
     let tensor = noted(tensor, x, class);
     let device = tensor.get().snapshot()?.meta().device;

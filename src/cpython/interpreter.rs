@@ -40,8 +40,10 @@ impl Drop for Pending<'_> {
     )]
     fn drop(&mut self) {
         let [kind, value, traceback] = self.0;
-        // SAFETY: attached for `'py`; the three references are those that `save` received, and NULL leaves none set.
-        unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+        if !kind.is_null() {
+            // SAFETY: attached for `'py`; the three references are those that `save` received.
+            unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+        }
     }
 }
 

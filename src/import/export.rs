@@ -11,19 +11,16 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::adapters::{jax, numpy, torch};
+use crate::adapters::{numpy, torch};
 use crate::copy::request::{Asked, Consumer, Request};
 use crate::exchange::Table;
 use crate::exchange::slot::innermost;
 use crate::import::cache::{self, Way};
 use crate::import::hint::no_protocol;
-use crate::import::ladder::{forwarded, from_dlpack};
-use crate::import::protocol::{self, Whose};
-use crate::import::table;
+use crate::import::ladder::from_dlpack;
 use crate::stream::namer::TENSORS;
 use crate::stream::usage::Release;
 use crate::stream::{self, Stream, WorkStream};
-use crate::tensor::capsule::Exported;
 use crate::tensor::checked::Meta;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
@@ -48,48 +45,6 @@ pub(crate) fn managed_tensor(
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer)),
         Way::Protocol(_) | Way::Column | Way::Undecided | Way::Jax => from_protocol(x, consumer),
     }
-}
-
-/// Exports `x`, which is not to be moved or copied, for NumPy; `None` if it takes an import. NumPy takes only CPU memory,
-/// so `__dlpack__` is called before `__dlpack_device__`. The caller is attached through PyO3.
-#[inline(always)]
-pub(crate) fn fast_export(
-    x: &Bound<'_, PyAny>,
-    consumer: &dyn Consumer,
-) -> PyResult<Option<Exported>> {
-    let mut room = None;
-    match cache::way_in(&mut room, x)? {
-        // Other threads may change it, so its dimensions are copied before they are checked.
-        Way::Table(table, Some(guards)) => {
-            Ok(table::fast_on_cpu(x, table, guards)?.map(Exported::Snapshot))
-        }
-        way => fast_export_by_way(x, way, consumer),
-    }
-}
-
-/// As [`fast_export`], for all but plain torch tensors.
-#[inline(never)]
-fn fast_export_by_way(
-    x: &Bound<'_, PyAny>,
-    way: &Way,
-    consumer: &dyn Consumer,
-) -> PyResult<Option<Exported>> {
-    let whose = match way {
-        Way::Table(table, guards) => {
-            let (managed, _) = from_table(x, table, guards.as_ref(), consumer)?;
-            return Ok(Some(Exported::Managed(managed)));
-        }
-        Way::Numpy => return Ok(Some(Exported::Managed(numpy::export(x)?))),
-        Way::Protocol(Whose::Torch(_)) | Way::Tensor | Way::Mixin | Way::Column => return Ok(None),
-        Way::Protocol(whose) => whose,
-        Way::Jax => match jax::snapshot(x)? {
-            Some(snapshot) => return Ok(Some(Exported::Snapshot(snapshot))),
-            None => &Whose::Unknown,
-        },
-        Way::Undecided if forwarded(x)?.is_some() => return Ok(None),
-        Way::Undecided => &Whose::Unknown,
-    };
-    protocol::fast_export(x, whose)
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.

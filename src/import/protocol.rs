@@ -21,7 +21,7 @@ use crate::cpython::once::intern;
 use crate::import::hint::{self, no_protocol};
 use crate::stream::usage::Release;
 use crate::stream::{self, Wanted};
-use crate::tensor::capsule::{self, Exported};
+use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -181,31 +181,6 @@ fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot
         Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
         _ => Ok(None),
     }
-}
-
-/// The tensor of `x`, which is not torch's, for NumPy: of memory on the CPU the capsule alone tells everything, as NumPy
-/// itself knows. `None` if `x` has no such method.
-///
-/// # Errors
-///
-/// The exceptions of `__dlpack__`.
-pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Exported>> {
-    let is_tensorflow = whose.check(x)?;
-    if !has(x, intern!(x.py(), "__dlpack__"))? {
-        return Ok(None);
-    }
-    let capsule = match question::fast(x) {
-        Ok(capsule) => capsule,
-        Err(error) => return unless_absent(x, error),
-    };
-    let Some(managed) = capsule::take(&capsule) else {
-        let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
-        let is_on_cpu = snapshot.meta().device == device::CPU;
-        return Ok(is_on_cpu.then_some(Exported::Snapshot(snapshot)));
-    };
-    let managed = Snapshot::conforming(managed)?;
-    let is_on_cpu = managed.read()?.0.device == device::CPU;
-    Ok(is_on_cpu.then_some(Exported::Managed(managed)))
 }
 
 /// The library of an object, which decides what dlx checks before it calls `__dlpack__`.

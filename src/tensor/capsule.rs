@@ -16,40 +16,20 @@ use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted, needs_order, no_streams, wanted};
-use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor, ManagedVersioned};
+use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor};
 use crate::tensor::snapshot::{Snapshot, Source};
 
 /// A capsule that owns `managed` until it is consumed.
+#[inline(always)]
 pub(crate) fn export<M: ManagedTensor>(
     py: Python<'_>,
     managed: Managed<M>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
-    owning(py, managed, M::NAME, destroy::<M>)
-}
-
-/// Name of a capsule that is never consumed.
-const HELD: &CStr = c"dlx_held_tensor";
-
-/// A capsule that owns `managed` for its whole lifetime; no protocol uses its name.
-pub(crate) fn hold(
-    py: Python<'_>,
-    managed: Managed<DLManagedTensorVersioned>,
-) -> PyResult<Bound<'_, PyCapsule>> {
-    owning(py, managed, HELD, let_go)
-}
-
-/// A capsule that owns `managed`, with a destructor that may run on any thread.
-#[inline(always)]
-fn owning<'py, M: ManagedTensor>(
-    py: Python<'py>,
-    managed: Managed<M>,
-    name: &'static CStr,
-    destructor: ffi::PyCapsule_Destructor,
-) -> PyResult<Bound<'py, PyCapsule>> {
     let tensor = managed.into_raw();
-    // SAFETY: ownership of `tensor` passes to the capsule, whose destructor deletes it.
+    let destructor = Some(destroy::<M> as ffi::PyCapsule_Destructor);
+    // SAFETY: ownership of `tensor` passes to the capsule, whose destructor deletes it, on any thread.
     let capsule = unsafe {
-        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), name, Some(destructor))
+        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, destructor)
     };
     if capsule.is_err() {
         // SAFETY: no capsule was created, so the tensor is still ours.
@@ -58,38 +38,17 @@ fn owning<'py, M: ManagedTensor>(
     capsule
 }
 
-/// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4).
-unsafe extern "C" fn destroy<M: ManagedTensor>(capsule: *mut ffi::PyObject) {
-    // SAFETY: CPython's call of a destructor; an exported capsule of this name owns its tensor.
-    unsafe { end(capsule, M::NAME, Managed::<M>::delete) };
-}
-
-/// Destructor of the capsules from [`hold`].
-unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
-    // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
-    unsafe { end(capsule, HELD, Managed::<DLManagedTensorVersioned>::let_go) };
-}
-
-/// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending
+/// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4), and preserves the pending
 /// exception (R5).
-///
-/// # Safety
-///
-/// Attached, with a live capsule that owns a tensor of type `M` if it has this name.
-#[inline(always)]
-unsafe fn end<M: ManagedTensor>(
-    capsule: *mut ffi::PyObject,
-    name: &CStr,
-    delete: impl FnOnce(Managed<M>),
-) {
+unsafe extern "C" fn destroy<M: ManagedTensor>(capsule: *mut ffi::PyObject) {
     let body = || {
-        // SAFETY: attached (S2).
+        // SAFETY: CPython's call of a destructor is attached (S2).
         let py = unsafe { Python::assume_attached() };
         quietly(py, || {
             // SAFETY: attached (S2), with a live capsule.
-            if let Some(tensor) = unsafe { pointer(capsule, name) } {
-                // SAFETY: the capsule owns the tensor, and is being destroyed.
-                delete(unsafe { Managed::from_raw(tensor) });
+            if let Some(tensor) = unsafe { pointer::<M>(capsule, M::NAME) } {
+                // SAFETY: an exported capsule of this name owns its tensor, and is being destroyed.
+                unsafe { Managed::from_raw(tensor) }.delete();
             }
         });
     };
@@ -186,26 +145,6 @@ fn mark_used<M: ManagedTensor>(capsule: &Bound<'_, PyCapsule>) {
     unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
     // SAFETY: a live capsule, which owns nothing any more.
     unsafe { ffi::PyCapsule_SetDestructor(capsule.as_ptr(), None) };
-}
-
-/// The tensor of an export.
-pub(crate) enum Exported {
-    /// A versioned tensor, as the producer wrote it or rewritten by dlx.
-    Managed(ManagedVersioned),
-    /// A tensor that dlx has read, or an unversioned one, which has no flags: only a snapshot can record what it cannot say.
-    Snapshot(Snapshot),
-}
-
-/// Takes the tensor out of a versioned capsule, whatever becomes of it; `None` for other capsules.
-#[inline(always)]
-pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> Option<ManagedVersioned> {
-    with_critical_section(capsule, || {
-        // SAFETY: `Bound` proves attachment and a live object.
-        let tensor = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) }?;
-        mark_used::<DLManagedTensorVersioned>(capsule);
-        // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
-        Some(unsafe { Managed::from_raw(tensor) })
-    })
 }
 
 /// The pointer in a capsule of another protocol, if the capsule has the name that the protocol prescribes.

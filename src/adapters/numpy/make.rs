@@ -9,45 +9,44 @@ use pyo3::prelude::*;
 use super::api::{Api, NUMPY, SetBaseObject};
 use super::element::number;
 use super::{NPY_ARRAY_WRITEABLE, is_subclass_of_ndarray};
-use crate::abi::*;
 use crate::cpython::modules::loaded_class;
 use crate::cpython::once::intern;
-use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
 use crate::types::error::{caused, first_line, is_urgent};
-use crate::types::layout::{self, MAX_NDIM};
+use crate::types::layout::MAX_NDIM;
 use crate::types::{device, dtype};
 
-/// An array that does not yet hold its memory.
-pub(crate) struct Unheld<'py>(Bound<'py, PyAny>, SetBaseObject);
-
-impl<'py> Unheld<'py> {
-    /// The array, which now holds `base`.
-    #[inline(always)]
-    pub(crate) fn held_by(self, base: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let Self(array, set_base_object) = self;
-        // SAFETY: NumPy's function, with an array that has no base; it steals the reference to `base`.
-        match unsafe { set_base_object(array.as_ptr(), base.into_ptr()) } {
-            0 => Ok(array),
-            _ => Err(PyErr::fetch(array.py())),
+/// The array over `tensor`, which is in host memory and has not ended; the array holds it.
+///
+/// # Errors
+///
+/// `BufferError` for what NumPy cannot represent.
+#[inline(always)]
+pub(crate) fn of_tensor(tensor: Bound<'_, Tensor>) -> PyResult<Bound<'_, PyAny>> {
+    match array(&tensor)? {
+        Some((array, set_base_object)) => {
+            // SAFETY: NumPy's function, with an array that has no base; it steals the reference to `tensor`.
+            match unsafe { set_base_object(array.as_ptr(), tensor.into_ptr()) } {
+                0 => Ok(array),
+                _ => Err(PyErr::fetch(array.py())),
+            }
         }
+        None => to_numpy(&tensor),
     }
 }
 
-/// An array over the memory of `tensor`, which is on the CPU and has passed the checks of a snapshot. `None` if NumPy
-/// has no dtype of its own for it, or its C functions are not as expected.
+/// An array over the memory of `tensor` that does not yet hold it, and what makes it do so. `None` if NumPy has no dtype
+/// of its own for it, or its C functions are not as expected.
 ///
 /// # Errors
 ///
 /// `BufferError` for more dimensions than NumPy supports.
-pub(crate) fn array<'py>(
-    py: Python<'py>,
-    tensor: &DLTensor,
-    (shape, strides): Dimensions<'_>,
-    flags: u64,
-) -> PyResult<Option<Unheld<'py>>> {
+fn array<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Option<(Bound<'py, PyAny>, SetBaseObject)>> {
+    let (py, snapshot) = (tensor.py(), tensor.get().described());
+    let (shape, strides, flags) = (snapshot.shape(), snapshot.strides(), snapshot.meta().flags);
+    let tensor = snapshot.dl_tensor();
     let Some(type_num) = number(tensor.dtype) else {
         return Ok(None);
     };
@@ -62,8 +61,7 @@ pub(crate) fn array<'py>(
     let mut steps = [0; MAX_NDIM];
     // A stride that reaches no element may be anything (R99).
     for (index, step) in steps[..shape.len()].iter_mut().enumerate() {
-        let stride = strides.map_or_else(|| layout::row_major(shape, index), |all| all[index]);
-        *step = stride.wrapping_mul(item) as isize;
+        *step = strides[index].wrapping_mul(item) as isize;
     }
     // NumPy would allocate for NULL.
     static NOTHING: [u64; 32] = [0; 32];
@@ -91,7 +89,7 @@ pub(crate) fn array<'py>(
     };
     // SAFETY: a new reference, or NULL with an exception.
     match unsafe { Bound::from_owned_ptr_or_err(py, array) } {
-        Ok(array) => Ok(Some(Unheld(array, api.set_base_object))),
+        Ok(array) => Ok(Some((array, api.set_base_object))),
         Err(error) if is_urgent(py, &error) => Err(error),
         Err(error) => {
             let message = format!(
@@ -113,22 +111,6 @@ pub(crate) fn of<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>
         of_tensor(tensor.clone())
     } else {
         to_numpy(tensor)
-    }
-}
-
-/// The array over `tensor`, which is in host memory and has not ended; the array holds it.
-///
-/// # Errors
-///
-/// `BufferError` for what NumPy cannot represent.
-#[inline(always)]
-pub(crate) fn of_tensor(tensor: Bound<'_, Tensor>) -> PyResult<Bound<'_, PyAny>> {
-    let snapshot = tensor.get().described();
-    let dimensions = (snapshot.shape(), Some(snapshot.strides()));
-    let flags = snapshot.meta().flags;
-    match array(tensor.py(), snapshot.dl_tensor(), dimensions, flags)? {
-        Some(array) => array.held_by(tensor.into_any()),
-        None => to_numpy(&tensor),
     }
 }
 
