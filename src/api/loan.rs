@@ -24,7 +24,6 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
 /// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
-#[derive(Default)]
 pub(super) struct Loan {
     stream: Option<Stream>,
     /// The views, in the order of the tensors; those of `ordered` come in when the block's stream waits for them.
@@ -44,8 +43,12 @@ impl Loan {
     /// A loan with room for `count` views.
     pub(super) fn of(count: usize) -> Self {
         Self {
+            stream: None,
             views: Vec::with_capacity(count),
-            ..Self::default()
+            ordered: Vec::new(),
+            is_joined: false,
+            capture: None,
+            agreed: None,
         }
     }
 

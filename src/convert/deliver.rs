@@ -56,16 +56,12 @@ pub(super) fn to_numpy<'py>(
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    // On the CPU the table alone tells everything.
+    // On the CPU the table of torch alone tells everything.
     let direct = match cache::table(x) {
-        Some((table, guards)) if asked.device.is_none() && asked.copy != Some(true) => {
-            table::fast_on_cpu(x, table, guards)?
-        }
+        Some((table, Some(guards))) if asked.is_nothing() => table::fast_on_cpu(x, table, guards)?,
         _ => None,
     };
-    // An import orders streams, and refuses a producer's copy.
-    let is_met = |made: &Snapshot| asked.copy.is_none() || !made.has(DLPACK_FLAG_BITMASK_IS_COPIED);
-    let tensor = match direct.filter(is_met) {
+    let tensor = match direct {
         Some(snapshot) => Tensor::new(py, snapshot)?,
         None => tensor_of(x, asked, |device| stream::current(py, device))?.0,
     };

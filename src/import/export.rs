@@ -87,11 +87,14 @@ fn from_table(
             });
         }
     };
-    let is_usual = |(tensor, flags)| Meta::usual(tensor, flags).is_some();
-    let managed = match guards.is_some() && managed.read().is_ok_and(is_usual) {
-        true => managed,
-        false => Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?,
-    };
+    if let Some(guards) = guards
+        && let Ok((tensor, flags)) = managed.read()
+        && let Some(meta) = Meta::usual(tensor, flags)
+    {
+        guards.check(x, meta.dtype, meta.data)?;
+        return Ok((managed, work_stream(table, meta.device)));
+    }
+    let managed = Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?;
     let tensor = managed.read()?.0;
     if let Some(guards) = guards {
         guards.check(x, tensor.dtype, tensor.data)?;

@@ -70,22 +70,18 @@ fn fast_torch<const ASKED: bool>(
     }
 }
 
-/// As [`fast`], for a tensor on the CPU; `None` if it is elsewhere or has to take the slow path.
+/// As [`fast`], for a torch tensor on the CPU; `None` if it is elsewhere or has to take the slow path.
 #[inline(never)]
 pub(crate) fn fast_on_cpu(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    guards: Option<&torch::Guards>,
+    guards: &torch::Guards,
 ) -> PyResult<Option<Snapshot>> {
     let made = match table.export(x, true) {
         Ok(made) => made,
         Err(error) if is_urgent(x.py(), &error) => return Err(error),
         // The slow path is taken.
         Err(_) => return Ok(None),
-    };
-    let Some(guards) = guards else {
-        let is_on_cpu = made.read()?.0.device == device::CPU;
-        return is_on_cpu.then(|| by_rules(x, made)).transpose();
     };
     let imported = Snapshot::import_fast(made, device::CPU).ok();
     let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, guards));

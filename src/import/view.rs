@@ -86,25 +86,27 @@ pub(crate) fn lend(
         return Ok((snapshot, None, None));
     }
     let found = match cache::way_in(&mut None, x)? {
-        Way::Tensor => Some(x.cast::<Tensor>()?.get().snapshot()?.clone()),
-        Way::Numpy => Some(numpy::snapshot(x)?),
-        Way::Jax => jax::snapshot(x)?,
-        Way::Protocol(_) | Way::Column | Way::Undecided => None,
+        Way::Table(table, guards) => {
+            return match of_table(x, table, guards.as_ref()) {
+                Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
+                    let by_protocol = of_protocol(x, stream, wanted);
+                    by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
+                        true => other,
+                        false => error,
+                    })
+                }
+                lent => lent.map(|(snapshot, library)| (snapshot, library, None)),
+            };
+        }
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             let lent = lend(&inner, stream, wanted);
             return lent.map_err(|error| explain(&last, &inner, error));
         }
-        Way::Table(table, guards) => match of_table(x, table, guards.as_ref()) {
-            Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
-                let by_protocol = of_protocol(x, stream, wanted);
-                return by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
-                    true => other,
-                    false => error,
-                });
-            }
-            lent => return lent.map(|(snapshot, library)| (snapshot, library, None)),
-        },
+        Way::Tensor => Some(x.cast::<Tensor>()?.get().snapshot()?.clone()),
+        Way::Numpy => Some(numpy::snapshot(x)?),
+        Way::Jax => jax::snapshot(x)?,
+        Way::Protocol(_) | Way::Column | Way::Undecided => None,
     };
     match found {
         Some(snapshot) => Ok((snapshot, None, None)),

@@ -39,13 +39,11 @@ pub(crate) fn handle(
         return of_numba(x);
     };
     let handle: PyResult<i64> = value.extract();
-    if matches!(handle, Ok(0))
-        && let Some(default) = of_numba(x)?
-    {
-        return Ok(Some(default));
-    }
+    let is_zero = matches!(handle, Ok(0));
+    let default = is_zero.then(|| of_numba(x)).transpose()?.flatten();
     match handle {
         Ok(handle) if handle > 0 && !value.is_instance_of::<PyBool>() => Ok(Some(handle)),
+        Ok(_) if default.is_some() => Ok(default),
         found => {
             let error = PyBufferError::new_err(format!(
                 "__cuda_array_interface__ has stream {}; expected None, 1 (legacy default), 2 (per-thread \

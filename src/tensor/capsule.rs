@@ -20,7 +20,6 @@ use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor};
 use crate::tensor::snapshot::{Snapshot, Source};
 
 /// A capsule that owns `managed` until it is consumed.
-#[inline(always)]
 pub(crate) fn export<M: ManagedTensor>(
     py: Python<'_>,
     managed: Managed<M>,

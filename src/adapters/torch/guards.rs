@@ -54,9 +54,11 @@ impl Guards {
     /// What the struct of `tensor` shows.
     #[inline(always)]
     fn found(&self, tensor: &Bound<'_, PyAny>) -> Found {
-        // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
-        let read = |layout: Layout| unsafe { layout.read(tensor) };
-        self.layout.map_or(Found::Unknown, read)
+        match self.layout {
+            // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
+            Some(layout) => unsafe { layout.read(tensor) },
+            None => Found::Unknown,
+        }
     }
 
     /// Refuses an export whose elements differ from what the memory holds, or that records gradients.
@@ -169,9 +171,11 @@ impl Guards {
     /// Start and size in bytes of the storage of `tensor`; 0 if torch does not say.
     #[inline(always)]
     pub(super) fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
-        // SAFETY: as in `found`.
-        let read = |layout: Layout| unsafe { layout.storage(tensor) };
-        self.layout.map_or_else(|| storage(tensor), read)
+        match self.layout {
+            // SAFETY: as in `found`.
+            Some(layout) => unsafe { layout.storage(tensor) },
+            None => storage(tensor),
+        }
     }
 
     /// Refuses a lazily negated or conjugated view, which a kernel would read wrongly. Recording gradients does not matter;
