@@ -87,10 +87,9 @@ impl Agreed {
 
     /// Ends the work on `stream`, of which the libraries were `asked` whether they still work there: if not, the host waits.
     pub(super) fn end(asked: PyResult<bool>, stream: impl FnOnce() -> Stream) -> PyResult<()> {
-        if matches!(asked, Ok(true)) {
-            return Ok(());
+        match asked {
+            Ok(true) => Ok(()),
+            asked => asked.and(order::finish(&stream()).map_err(PyErr::from)),
         }
-        let finished = order::finish(&stream()).map_err(PyErr::from);
-        asked.and(finished)
     }
 }

@@ -80,10 +80,9 @@ pub(crate) fn from_dlpack<'py>(
     let device = device.map(Device::of).transpose()?;
     let asked = stream.map(Asked::by_argument);
     let request = Request {
-        device,
-        copy,
         stream: asked.as_ref(),
         release: Release::of(release)?,
+        ..Request::of(device, copy)
     };
     let made = if let Some(tensor) = Tensor::of(x)
         && stream.is_none()

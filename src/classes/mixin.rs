@@ -103,10 +103,9 @@ pub(crate) fn dlpack<'py>(
     device.map_or(Ok(()), device::check)?;
     let asked = stream.map(Asked::by_argument);
     let request = Request {
-        device,
-        copy,
         stream: asked.as_ref(),
         release: Release::None,
+        ..Request::of(device, copy)
     };
     let (inner, last) = innermost(x)?;
     let snapshot = match Tensor::of(&inner) {

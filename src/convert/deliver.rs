@@ -63,7 +63,7 @@ pub(super) fn to_numpy<'py>(
     };
     let tensor = match direct {
         Some(snapshot) => Tensor::new(py, snapshot)?,
-        None => tensor_of(x, asked, |device| stream::current(py, device))?.0,
+        None => tensor_of(x, asked, true, |device| stream::current(py, device))?.0,
     };
     let tensor = noted(tensor, x, class);
     let device = tensor.get().snapshot()?.meta().device;

@@ -216,7 +216,7 @@ fn make<'py>(
             Ok(made)
         }
         Via::Mixin(like) => {
-            let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
+            let snapshot = asked.import(x, false, |device| mixin::stream_of(class, device))?;
             // An instance that is moved or copied keeps what it says of itself.
             let own = Some(x).filter(|_| is_one && is_subtype(x.get_type_ptr(), class));
             let tensor = noted(Tensor::holding(py, snapshot)?, x, class);
@@ -229,7 +229,7 @@ fn make<'py>(
             {
                 return Ok(made);
             }
-            let (tensor, fresh) = tensor_of(x, asked, |device| table.stream_of(py, device))?;
+            let (tensor, fresh) = tensor_of(x, asked, false, |device| table.stream_of(py, device))?;
             let tensor = noted(tensor, x, class);
             deliver::to_table(x, (tensor, fresh), target, table, asked)
         }
@@ -237,7 +237,7 @@ fn make<'py>(
             let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
             let tensor = match fast.flatten() {
                 Some(snapshot) => Tensor::new(py, snapshot)?,
-                None => tensor_of(x, asked, |device| stream::current(py, device))?.0,
+                None => tensor_of(x, asked, false, |device| stream::current(py, device))?.0,
             };
             let tensor = noted(tensor, x, class);
             let made = deliver::to_function(x, tensor, target, found, asked)?;

@@ -38,16 +38,18 @@ impl Options {
             })
     }
 
-    /// Imports `x`, ordered for the stream that `stream_of` gives for its device.
+    /// Imports `x`, ordered for the stream that `stream_of` gives for its device; `at_once` as of a [`Request`].
     pub(super) fn import(
         &self,
         x: &Bound<'_, PyAny>,
+        at_once: bool,
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
     ) -> PyResult<Snapshot> {
         let asked = Asked::by_consumer(&stream_of);
         let request = Request {
             stream: Some(&asked),
             release: Release::None,
+            at_once: at_once && self.is_nothing(),
             ..Request::of(self.device, self.copy)
         };
         from_dlpack(x, &request)
@@ -59,6 +61,7 @@ impl Options {
 pub(super) fn tensor_of<'py>(
     x: &Bound<'py, PyAny>,
     asked: &Options,
+    at_once: bool,
     stream_of: impl Fn(DLDevice) -> PyResult<i64>,
 ) -> PyResult<(Bound<'py, Tensor>, bool)> {
     let own = Tensor::of(x);
@@ -69,7 +72,7 @@ pub(super) fn tensor_of<'py>(
         export::ordered(x, &stream_of)?;
         return Ok((tensor.clone(), false));
     }
-    let tensor = Tensor::new(x.py(), asked.import(x, stream_of)?)?;
+    let tensor = Tensor::new(x.py(), asked.import(x, at_once, stream_of)?)?;
     // A producer's tensor was made for this conversion; a dlx.Tensor shares its own (R38).
     let is_held = own.is_some() || is_mixin(&x.get_type());
     Ok((tensor, asked.copy == Some(true) || !is_held))

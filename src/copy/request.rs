@@ -90,6 +90,8 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) stream: Option<&'a Asked<'a, 'py>>,
     /// How memory that is used on a stream other than its producer's is released.
     pub(crate) release: Release,
+    /// Whether nothing but memory of the CPU is of use, so that `__dlpack__` may come before `__dlpack_device__`.
+    pub(crate) at_once: bool,
 }
 
 impl<'a, 'py> Request<'a, 'py> {
@@ -103,6 +105,7 @@ impl<'a, 'py> Request<'a, 'py> {
             copy,
             stream: None,
             release: Release::Auto,
+            at_once: false,
         }
     }
 

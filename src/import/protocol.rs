@@ -92,6 +92,12 @@ fn ask_unexplained(
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
+    if request.at_once && !matches!(whose, Whose::Torch(_)) {
+        match at_once(x, is_tensorflow) {
+            Ok(None) => {}
+            found => return found.or_else(|error| unless_absent(x, error)),
+        }
+    }
     let here = match asked_device(x) {
         Ok(Some(here)) => here,
         // The type has the method, but the object may hide it.
@@ -168,18 +174,22 @@ fn ask_unexplained(
     }
 }
 
-/// Exports `x`, which cannot say where it is; `None` if that fails or the tensor is not on the CPU.
+/// Exports `x` without asking where it is; `None` if that is not the CPU.
+fn at_once(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
+    let capsule = question::fast(x)?;
+    let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
+    Ok(Some(snapshot).filter(|snapshot| snapshot.meta().device == device::CPU))
+}
+
+/// As [`at_once`], of `x` that cannot say where it is; `None` also if that fails.
 ///
 /// # Errors
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
-    match question::fast(x).and_then(|capsule| capsule::import(&capsule, None)) {
-        Ok(snapshot) if snapshot.meta().device == device::CPU => {
-            protected(x, is_tensorflow, snapshot).map(Some)
-        }
-        Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
-        _ => Ok(None),
+    match at_once(x, is_tensorflow) {
+        Err(error) if error.is_instance_of::<PyException>(x.py()) => Ok(None),
+        found => found,
     }
 }
 

@@ -1,4 +1,8 @@
-"""What has only `__dlpack__`, with nothing asked of it but the tensor."""
+"""What has only `__dlpack__`, with nothing asked of it but the tensor.
+
+NumPy takes nothing but the CPU, so what it gets is exported at once, and tells where it
+is; for all others dlx first asks where the tensor is.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from support.dlpack_abi import (
 from support.dlx_producers import Failure
 from support.fake_producers import ADDRESS, OldProducer, Producer
 
-ASKED = ["__dlpack_device__", "__dlpack__"]
+IN_FULL = ["__dlpack_device__", "__dlpack__"]
+AT_ONCE = ["__dlpack__"]
 
 
 def to_numpy(producer: Any) -> Any:
@@ -29,7 +34,9 @@ def to_tvm_ffi(producer: Any) -> Any:
     return dlx.convert(producer, tvm_ffi.Tensor)
 
 
-every_way = pytest.mark.parametrize("take", [dlx.from_dlpack, to_numpy, to_tvm_ffi])
+CALLED = {dlx.from_dlpack: IN_FULL, to_numpy: AT_ONCE, to_tvm_ffi: IN_FULL}
+
+every_way = pytest.mark.parametrize("take", CALLED)
 
 
 def settled(base: type[Any] = Producer, **attributes: Any) -> Any:
@@ -45,7 +52,7 @@ def test_the_first_tensor_of_a_type(take: Callable[[Any], Any]) -> None:
     """R32, R64, R71: what is asked, in which order, with which keywords."""
     producer = type("Young", (Producer,), {})()
     take(producer)
-    assert producer.called == ASKED
+    assert producer.called == CALLED[take]
     assert producer.asked == {"max_version": (1, 3)}
 
 
@@ -56,7 +63,7 @@ def test_a_type_is_asked_the_same_after_many_tensors_on_the_cpu(
     """R32, R71: what an object is asked does not depend on earlier ones."""
     producer = settled()()
     take(producer)
-    assert producer.called == ASKED
+    assert producer.called == CALLED[take]
     assert producer.asked == {"max_version": (1, 3)}
 
 
@@ -65,7 +72,7 @@ def test_a_tensor_that_is_elsewhere_is_exported_once(device: tuple[int, int]) ->
     """R83, R84: with a stream where the device has them."""
     producer = settled()(data=ADDRESS, device=device)
     assert dlx.from_dlpack(producer).device == dlx.Device(device)
-    assert producer.called == ASKED
+    assert producer.called == IN_FULL
     assert ("stream" in producer.asked) == (device[0] in (2, 10, 13))
     assert len(producer.exports) == 1
 
@@ -83,18 +90,19 @@ def test_a_tensor_that_is_refused_is_exported_once(
 
 
 def test_numpy_does_not_get_a_tensor_that_is_elsewhere() -> None:
-    """R57: and the export is deleted."""
+    """R57: the capsule is dropped, the object asked in full."""
     producer = Producer(data=ADDRESS, device=(2, 0))
     with pytest.raises(BufferError, match="the tensor is on cuda:0"):
         dlx.convert(producer, np.ndarray)
-    assert producer.called == ASKED
+    assert producer.called == AT_ONCE + IN_FULL
     assert producer.deleted == len(producer.exports)
 
 
 def test_numpy_gets_what_must_not_be_copied() -> None:
-    """R37, R58: what the producer has copied is refused."""
+    """R37, R58: the producer is asked in full, and what it has copied is refused."""
     producer = Producer()
     shared = dlx.convert(producer, np.ndarray, copy=False)
+    assert producer.called == IN_FULL
     assert producer.asked == {"max_version": (1, 3), "copy": False}
     assert shared.flags.writeable
     copying = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
@@ -110,7 +118,7 @@ def test_whoever_asks_for_more_has_the_type_asked_in_full(asked: Any) -> None:
     """R64, R70: for a device, a copy or a stream."""
     producer = settled()()
     dlx.from_dlpack(producer, **asked)
-    assert producer.called == ASKED
+    assert producer.called == IN_FULL
 
 
 @every_way
@@ -139,7 +147,7 @@ def test_what_the_producer_raises_is_passed_on_and_a_new_type_not_asked_again(
     with pytest.raises(type(error)) as caught:
         take(producer)
     assert caught.value is error
-    assert producer.called == ASKED
+    assert producer.called == CALLED[take]
 
 
 @every_way
@@ -227,7 +235,7 @@ def test_numpy_gets_the_elements_of_either_capsule_and_lets_them_go_once(
     """R8, R34, R90, R95: as `from_dlpack` reads them."""
     producer, other = Producer(**fields), Producer(**fields)
     array = dlx.convert(producer, np.ndarray)
-    assert producer.called == ASKED
+    assert producer.called == AT_ONCE
     np.testing.assert_array_equal(array, np.asarray(dlx.from_dlpack(other)))
     assert producer.deleted == 0
     view = array[...]

@@ -47,10 +47,9 @@ pub(super) fn capsule<'py>(
     let there = dl_device.map_or(Ok(here), |pair| device::of_pair(pair, here))?;
     let asked = stream.map(Asked::by_argument);
     let request = Request {
-        device: Some(there),
-        copy,
         stream: asked.as_ref(),
         release: Release::None,
+        ..Request::of(Some(there), copy)
     };
     if let Some(snapshot) = aliases::again(py, snapshot, &request)? {
         if !oneapi::is_queue(stream, there) {
