@@ -57,8 +57,8 @@ pub(super) fn to_numpy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     // On the CPU the table of torch alone tells everything.
-    let direct = match cache::table(x) {
-        Some((table, Some(guards))) if asked.is_nothing() => table::fast_on_cpu(x, table, guards)?,
+    let direct = match asked.is_nothing().then(|| cache::table(x)).flatten() {
+        Some((table, Some(guards))) => table::fast_on_cpu(x, table, guards)?,
         _ => None,
     };
     let tensor = match direct {

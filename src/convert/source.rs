@@ -49,7 +49,7 @@ impl Options {
         let request = Request {
             stream: Some(&asked),
             release: Release::None,
-            at_once: at_once && self.is_nothing(),
+            at_once: at_once && self.device.is_none() && self.copy != Some(true),
             ..Request::of(self.device, self.copy)
         };
         from_dlpack(x, &request)

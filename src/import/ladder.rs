@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyComplex, PyFloat, PyInt, PyString};
 
+use crate::abi::DLPACK_FLAG_BITMASK_IS_COPIED;
 use crate::adapters::{self, array_method, jax, numpy};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
@@ -13,7 +14,7 @@ use crate::cpython::once::intern;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
 use crate::import::hint::{no_protocol, not_a_class};
-use crate::import::protocol::{Whose, from_protocol};
+use crate::import::protocol::{Whose, at_once, from_protocol};
 use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
 use crate::stream::usage::{Ready, StreamUsage};
@@ -61,7 +62,7 @@ fn step<'py>(
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::import(x, table.export(x, true), *table, *kind, request),
-        Way::Protocol(whose) => without_table(x, whose, request),
+        Way::Protocol(whose) => without_table(x, whose, stand_in, request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
@@ -69,12 +70,15 @@ fn step<'py>(
         Way::Column => by_another(x, request, adapters::of_column(x, request)),
         Way::Undecided => match forwarded(x)? {
             Some(inner) => return Ok(Rung::Next(inner, None)),
-            None => without_table(x, &Whose::Unknown, request),
+            None => without_table(x, &Whose::Unknown, stand_in, request),
         },
         // What the buffer of a JAX array does not say, `__dlpack__` knows.
-        Way::Jax => match request.is_nothing().then(|| jax::snapshot(x)).transpose()? {
+        Way::Jax => match (request.is_nothing() || request.at_once)
+            .then(|| jax::snapshot(x))
+            .transpose()?
+        {
             Some(Some(snapshot)) => return Ok(Rung::There(snapshot)),
-            _ => without_table(x, &Whose::Unknown, request),
+            _ => without_table(x, &Whose::Unknown, stand_in, request),
         },
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
@@ -120,8 +124,16 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
 fn without_table(
     x: &Bound<'_, PyAny>,
     whose: &Whose,
+    stand_in: Option<&Bound<'_, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
+    if request.at_once
+        && stand_in.is_none()
+        && let Some(snapshot) = at_once(x, whose)?
+        && (request.copy.is_none() || !snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED))
+    {
+        return Ok(snapshot);
+    }
     if let Some(snapshot) = from_protocol(x, whose, request)? {
         return Ok(snapshot);
     }

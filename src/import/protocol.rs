@@ -92,18 +92,12 @@ fn ask_unexplained(
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
-    if request.at_once && !matches!(whose, Whose::Torch(_)) {
-        match at_once(x, is_tensorflow) {
-            Ok(None) => {}
-            found => return found.or_else(|error| unless_absent(x, error)),
-        }
-    }
     let here = match asked_device(x) {
         Ok(Some(here)) => here,
         // The type has the method, but the object may hide it.
         Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
-        // The fast path exports without asking for the device, so a failing __dlpack_device__ does not count here.
+        // Whoever asks for nothing need not know the device.
         Err(error)
             if request.is_nothing()
                 && request.stream.is_none()
@@ -174,23 +168,34 @@ fn ask_unexplained(
     }
 }
 
-/// Exports `x` without asking where it is; `None` if that is not the CPU.
-fn at_once(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
-    let capsule = question::fast(x)?;
-    let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
-    Ok(Some(snapshot).filter(|snapshot| snapshot.meta().device == device::CPU))
-}
-
-/// As [`at_once`], of `x` that cannot say where it is; `None` also if that fails.
+/// Exports `x`, which cannot say where it is; `None` if that fails or the tensor is not on the CPU.
 ///
 /// # Errors
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
-    match at_once(x, is_tensorflow) {
-        Err(error) if error.is_instance_of::<PyException>(x.py()) => Ok(None),
-        found => found,
+    match question::fast(x).and_then(|capsule| capsule::import(&capsule, None)) {
+        Ok(snapshot) if snapshot.meta().device == device::CPU => {
+            protected(x, is_tensorflow, snapshot).map(Some)
+        }
+        Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
+        _ => Ok(None),
     }
+}
+
+/// Exports `x`, which is not torch's, without asking where it is; `None` if that is not the CPU, or if `x` has no
+/// `__dlpack__`.
+pub(super) fn at_once(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Snapshot>> {
+    let is_tensorflow = whose.check(x)?;
+    if matches!(whose, Whose::Torch(_)) || !has(x, intern!(x.py(), "__dlpack__"))? {
+        return Ok(None);
+    }
+    let capsule = match question::fast(x) {
+        Ok(capsule) => capsule,
+        Err(error) => return unless_absent(x, error),
+    };
+    let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, None)?)?;
+    Ok(Some(snapshot).filter(|snapshot| snapshot.meta().device == device::CPU))
 }
 
 /// The library of an object, which decides what dlx checks before it calls `__dlpack__`.

@@ -40,8 +40,14 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(3
 struct Deferred {
     device: DLDevice,
     bytes: usize,
-    /// The ends, and the memory, `None` once it is being released: together, so that whoever finds no ends finds no memory.
-    held: Lock<(Vec<End>, Option<Box<dyn Send>>)>,
+    held: Lock<Held>,
+}
+
+/// Behind one lock, so that whoever finds no ends finds no memory.
+struct Held {
+    ends: Vec<End>,
+    /// `None` once it is being released.
+    memory: Option<Box<dyn Send>>,
 }
 
 /// All deferred entries, oldest first.
@@ -151,7 +157,10 @@ pub(crate) fn defer(ends: Vec<End>, device: DLDevice, bytes: i64, memory: Box<dy
     let new = Arc::new(Deferred {
         device,
         bytes: usize::try_from(bytes).unwrap_or(0),
-        held: Lock::new((ends, Some(memory))),
+        held: Lock::new(Held {
+            ends,
+            memory: Some(memory),
+        }),
     });
     {
         let mut waiting = waiting();
@@ -162,7 +171,7 @@ pub(crate) fn defer(ends: Vec<End>, device: DLDevice, bytes: i64, memory: Box<dy
     let bound = bound(device);
     while let Some(oldest) = beyond_bounds(&new, bound) {
         let mut waits = Waits::default();
-        (oldest.held.lock().0.iter()).for_each(|end| end.collect(&mut waits));
+        (oldest.held.lock().ends.iter()).for_each(|end| end.collect(&mut waits));
         let is_done = waits.synchronize().is_ok();
         look(&oldest);
         if !is_done {
@@ -174,16 +183,16 @@ pub(crate) fn defer(ends: Vec<End>, device: DLDevice, bytes: i64, memory: Box<dy
 /// Looks at an entry: releases its memory if all ends have been passed, and returns whether it is there no more. No lock is
 /// held meanwhile, as the driver may block; another thread may look at it, too.
 fn look(entry: &Arc<Deferred>) -> bool {
-    let ends = entry.held.lock().0.clone();
+    let ends = entry.held.lock().ends.clone();
     // Deleters free memory, which else invalidates captures of other threads. What has no point is not released.
     let _relaxed = (ends.first().and_then(End::point)).map(|point| point.relaxed());
     let ends: Vec<_> = ends.into_iter().filter_map(End::left).collect();
     let is_never = ends.iter().any(End::is_never);
     let is_over = is_never || ends.is_empty();
     let (before, memory) = {
-        let (left, memory) = &mut *entry.held.lock();
-        let memory = is_over.then(|| memory.take()).flatten();
-        (replace(left, ends), memory)
+        let mut held = entry.held.lock();
+        let memory = is_over.then(|| held.memory.take()).flatten();
+        (replace(&mut held.ends, ends), memory)
     };
     // Python owns some streams.
     drop(before);
@@ -229,7 +238,7 @@ fn beyond_bounds(new: &Arc<Deferred>, bound: usize) -> Option<Arc<Deferred>> {
         return None;
     }
     let is_recorded =
-        |entry: &&Arc<Deferred>| (entry.held.lock().0.iter()).all(|end| end.point().is_some());
+        |entry: &&Arc<Deferred>| (entry.held.lock().ends.iter()).all(|end| end.point().is_some());
     let oldest = if is_too_large {
         there().find(is_recorded)
     } else {

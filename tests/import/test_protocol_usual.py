@@ -98,12 +98,12 @@ def test_numpy_does_not_get_a_tensor_that_is_elsewhere() -> None:
     assert producer.deleted == len(producer.exports)
 
 
-def test_numpy_gets_what_must_not_be_copied() -> None:
-    """R37, R58: the producer is asked in full, and what it has copied is refused."""
+def test_numpy_gets_at_once_what_must_not_be_copied() -> None:
+    """R37, R71: a producer need not know copy=; what it has copied is refused."""
     producer = Producer()
     shared = dlx.convert(producer, np.ndarray, copy=False)
-    assert producer.called == IN_FULL
-    assert producer.asked == {"max_version": (1, 3), "copy": False}
+    assert producer.called == AT_ONCE
+    assert producer.asked == {"max_version": (1, 3)}
     assert shared.flags.writeable
     copying = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
     with pytest.raises(BufferError, match="copy"):
