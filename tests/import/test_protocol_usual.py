@@ -122,6 +122,30 @@ def test_whoever_asks_for_more_has_the_type_asked_in_full(asked: Any) -> None:
 
 
 @every_way
+def test_a_capsule_that_is_refused_is_not_made_up_for_by_an_array(
+    take: Callable[[Any], Any],
+) -> None:
+    """R31: what `__dlpack__` describes wrongly is an error, whatever else there is."""
+
+    class Whole:
+        """A column of numbers, as far as its other attributes say."""
+
+        null_count, dtype = 0, "float64"
+
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            return np.zeros(3)
+
+        def __dlpack__(self, **_: Any) -> Any:
+            return Producer(shape=(-1,), strides=(1,)).capsule()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    with pytest.raises(BufferError, match="-1"):
+        take(Whole())
+
+
+@every_way
 def test_an_old_type_is_asked_again_without_keywords(
     take: Callable[[Any], Any],
 ) -> None:
