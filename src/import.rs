@@ -8,7 +8,7 @@ pub(crate) mod cache;
 pub(crate) mod export;
 pub(crate) mod hint;
 pub(crate) mod ladder;
+pub(crate) mod lend;
 pub(crate) mod protocol;
 pub(crate) mod row_major;
 pub(crate) mod table;
-pub(crate) mod view;

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::api::agreed::Agreed;
-use crate::import::view::Lending;
+use crate::import::lend::Lending;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};

@@ -14,7 +14,7 @@ use crate::api::lent::Lent;
 use crate::api::writing;
 use crate::cpython::interpreter::quietly;
 use crate::driver::Capture;
-use crate::import::view::lend;
+use crate::import::lend::lend;
 use crate::stream::end::End;
 use crate::stream::namer::TENSORS;
 use crate::stream::order::{self, Joined, Waits};

@@ -13,7 +13,7 @@ use crate::cpython::modules::python;
 use crate::exchange::slot::inner_of;
 use crate::import::cache;
 use crate::import::ladder::from_dlpack;
-use crate::import::view::lend_unordered;
+use crate::import::lend::lend_unordered;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;

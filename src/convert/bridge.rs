@@ -22,7 +22,7 @@ use crate::cpython::lookup::is_subtype;
 use crate::cpython::once::intern;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::import::ladder::is_plain;
-use crate::import::view::lend_unordered;
+use crate::import::lend::lend_unordered;
 
 pub(crate) use kind::{Kind, Types};
 

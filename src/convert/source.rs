@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::abi::DLDevice;
 use crate::copy::request::{Asked, Request};
 use crate::exchange::slot::is_mixin;
-use crate::import::export;
+use crate::exchange::tensor_table::ready;
 use crate::import::ladder::from_dlpack;
 use crate::import::protocol;
 use crate::stream::usage::Release;
@@ -69,7 +69,7 @@ pub(super) fn tensor_of<'py>(
         && asked.device.is_none()
         && asked.copy != Some(true)
     {
-        export::ordered(x, &stream_of)?;
+        ready(x, &stream_of)?;
         return Ok((tensor.clone(), false));
     }
     let tensor = Tensor::new(x.py(), asked.import(x, at_once, stream_of)?)?;

@@ -13,7 +13,7 @@ use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::stream::order::{self, Joined};
 use crate::stream::usage::{Producer, Ready, Release, StreamUsage};
-use crate::stream::{self, Stream, Wanted};
+use crate::stream::{self, Stream, Wanted, WorkStream};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::{Error, caused, copy_refused, copy_refused_type};
@@ -25,6 +25,11 @@ pub(crate) trait Consumer {
 
     /// Hears that the tensor is ready on this stream, which was made to wait.
     fn ready(&self, _device: DLDevice, _handle: i64) -> PyResult<()> {
+        Ok(())
+    }
+
+    /// Hears who names the stream that the tensor is ready on, which was not made to wait.
+    fn named(&self, _device: DLDevice, _work_stream: WorkStream) -> PyResult<()> {
         Ok(())
     }
 }

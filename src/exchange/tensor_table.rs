@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::by_driver;
+use crate::copy::request::Consumer;
 use crate::exchange::published::{self, Exchange, ExchangeType, Published};
 use crate::exchange::slot::stranger;
 use crate::stream::namer::TENSORS;
@@ -19,30 +20,47 @@ use crate::types::error::Error;
 /// The table, one per process (R114).
 pub(crate) static TABLE: Published = published::table::<Tensors>();
 
-/// The snapshot of a tensor, ready for the stream that this table names; mostly it is ready already (R126).
+/// The snapshot of a `dlx.Tensor`, ready for the stream that the consumer names; mostly it is ready already (R126).
 #[inline(always)]
-fn ready<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Snapshot> {
+pub(crate) fn ready<'a>(
+    object: &'a Bound<'_, PyAny>,
+    consumer: &dyn Consumer,
+) -> PyResult<&'a Snapshot> {
     let Some(tensor) = Tensor::of(object) else {
         return Err(stranger("dlx.Tensor", &object.get_type()));
     };
     let snapshot = tensor.get().snapshot()?;
     if snapshot.has_streams() {
-        order(object.py(), snapshot)?;
+        order(snapshot, consumer)?;
     }
     Ok(snapshot)
 }
 
-/// Makes the stream that this table names wait until the elements are ready, and the one that a consumer was told before.
 #[cold]
 #[inline(never)]
-fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+fn order(snapshot: &Snapshot, consumer: &dyn Consumer) -> PyResult<()> {
     let device = snapshot.meta().device;
     if let Some(namer) = snapshot.namer() {
         stream::note(TENSORS, device, namer);
     }
-    let named = Stream::of_table(stream::current(py, device)?, device);
-    snapshot.order(&named)?;
-    stream::exported(py, device, stream::namer(device), || Ok(named))
+    let handle = consumer.stream(device)?;
+    snapshot.order(&Stream::of_table(handle, device))?;
+    consumer.ready(device, handle)
+}
+
+/// The consumer of what this table exports: it is told dlx's current stream.
+struct OfTensors<'py>(Python<'py>);
+
+impl Consumer for OfTensors<'_> {
+    fn stream(&self, device: DLDevice) -> PyResult<i64> {
+        stream::current(self.0, device)
+    }
+
+    /// Makes the stream that a consumer was told before wait, too.
+    fn ready(&self, device: DLDevice, handle: i64) -> PyResult<()> {
+        let ready = || Ok(Stream::of_table(handle, device));
+        stream::exported(self.0, device, stream::namer(device), ready)
+    }
 }
 
 /// The exchange of `dlx.Tensor`.
@@ -64,11 +82,11 @@ impl Exchange for Tensors {
     }
 
     fn export(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
-        Ok(ready(&object)?.export(false)?)
+        Ok(ready(&object, &OfTensors(object.py()))?.export(false)?)
     }
 
     fn borrow(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
-        let snapshot = ready(&object)?;
+        let snapshot = ready(&object, &OfTensors(object.py()))?;
         checked::whole(snapshot.meta().flags)?;
         Ok(*snapshot.dl_tensor())
     }

@@ -98,7 +98,7 @@ pub(crate) fn held<'py>(
     }))
 }
 
-/// What [`lend`](crate::import::view::lend) would lend of a tensor with row-major elements, which the caller holds; `None` for
+/// What [`lend`](crate::import::lend::lend) would lend of a tensor with row-major elements, which the caller holds; `None` for
 /// all others, where it might refuse, and where its library names no stream.
 ///
 /// # Errors

@@ -16,8 +16,8 @@ use crate::cpython::interpreter::attach_uncounted;
 use crate::cpython::once::intern;
 use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested, stranger};
+use crate::import::export::{self, FromPyObjectNoSync, from_py_object_no_sync};
 use crate::import::ladder::{explain, is_accepted};
-use crate::import::{export, view};
 use crate::stream::namer::noted;
 use crate::stream::{self, Namer, NamesStream, Stream, WorkStream};
 use crate::tensor::checked::{Checked, Prototype};
@@ -31,30 +31,19 @@ use crate::types::error::{Error, type_name};
 impl Exchange for Slot {
     fn export(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
         let inner = self.read(&object)?;
-        let consumer = OfClass(self, object.py());
-        let (managed, work_stream) = export::managed_tensor(&inner, &consumer)
-            .map_err(|error| Python::attach(|_| explain(&object, &inner, error)))?;
+        let managed: ManagedVersioned = self.no_sync(&object, &inner)?;
         if self.is_provided()
             && managed.read()?.1 & DLPACK_FLAG_BITMASK_READ_ONLY != 0
             && numpy::is_subclass_of_ndarray(&object.get_type())?
         {
             return Err(unasked(&object));
         }
-        if let Some(work_stream) = work_stream {
-            consumer.note_library(managed.read()?.0.device, work_stream)?;
-        }
         Ok(managed)
     }
 
     fn borrow(&'static self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let consumer = OfClass(self, object.py());
-        let (tensor, work_stream) = view::dl_tensor(&inner, &consumer)
-            .map_err(|error| Python::attach(|_| explain(&object, &inner, error)))?;
-        if let Some(work_stream) = work_stream {
-            consumer.note_library(tensor.device, work_stream)?;
-        }
-        Ok(tensor)
+        self.no_sync(&object, &inner)
     }
 
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
@@ -137,13 +126,9 @@ impl Consumer for OfClass<'_> {
         let ready = || Ok(Stream::of_table(handle, device));
         stream::exported(self.1, device, self.0.namer(device), ready)
     }
-}
 
-impl OfClass<'_> {
-    /// As [`Consumer::ready`], for what comes from the table of a library, which names the stream.
     #[cold]
-    #[inline(never)]
-    fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
+    fn named(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
         let namer = Namer::Library(work_stream);
         stream::note(self.0.noted(), device, namer.clone());
         let ready = || Ok(Stream::of_table(work_stream.get(self.1, device)?, device));
@@ -152,6 +137,18 @@ impl OfClass<'_> {
 }
 
 impl Slot {
+    /// What a table function returns for `object`, which exports `inner`.
+    #[inline(always)]
+    fn no_sync<T: FromPyObjectNoSync>(
+        &'static self,
+        object: &Bound<'_, PyAny>,
+        inner: &Bound<'_, PyAny>,
+    ) -> PyResult<T> {
+        let consumer = OfClass(self, object.py());
+        from_py_object_no_sync(inner, &consumer)
+            .map_err(|error| Python::attach(|_| explain(object, inner, error)))
+    }
+
     /// Reads the object that is exported in place of `object`.
     #[inline(always)]
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,7 +1,4 @@
-//! Views: what an object lends of its memory, to the borrower of a table function or to a block of dlx. No view is
-//! ordered.
-//!
-//! Table functions call this, so nothing here drops an owned `Py<T>` unless attached through PyO3 (S2, callers).
+//! What an object lends of its memory to a block of dlx, without order.
 
 #![forbid(unsafe_code)]
 
@@ -10,65 +7,19 @@ use std::mem::MaybeUninit;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
-use crate::abi::DLTensor;
 use crate::adapters::torch::{self, Guards};
 use crate::adapters::{cuda_array_interface, jax, numpy};
-use crate::copy::request::{Asked, Consumer, Request};
+use crate::copy::request::{Asked, Request};
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
-use crate::import::export::{ordered, work_stream};
 use crate::import::ladder::{explain, from_dlpack};
 use crate::import::protocol;
 use crate::stream::usage::Library;
-use crate::stream::{self, Stream, WorkStream};
-use crate::tensor::checked;
+use crate::stream::{self, Stream};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::is_urgent;
-
-/// A view of `x`, which owns the dimensions, and the work stream of its library, for the borrower of a table function.
-///
-/// # Errors
-///
-/// `BufferError` if `x` lends no view; exceptions of its library.
-pub(crate) fn dl_tensor(
-    x: &Bound<'_, PyAny>,
-    consumer: &dyn Consumer,
-) -> PyResult<(DLTensor, Option<WorkStream>)> {
-    match cache::way_uncounted(&mut None, x)? {
-        Way::Table(table, guards) => from_table(x, table, guards.as_ref()),
-        Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
-        Way::Tensor => {
-            let snapshot = ordered(x, consumer)?;
-            checked::whole(snapshot.meta().flags)?;
-            Ok((*snapshot.dl_tensor(), None))
-        }
-        Way::Mixin | Way::Protocol(_) | Way::Column | Way::Undecided | Way::Jax => {
-            Err(lends_nothing(x))
-        }
-    }
-}
-
-/// The view that the table lends.
-fn from_table(
-    x: &Bound<'_, PyAny>,
-    table: &Table,
-    guards: Option<&Guards>,
-) -> PyResult<(DLTensor, Option<WorkStream>)> {
-    let mut room = MaybeUninit::uninit();
-    let explain = |error| torch::explain(x, error);
-    let Some(view) = table.view(x, &mut room).map_err(explain)? else {
-        return Err(lends_nothing(x));
-    };
-    let tensor = view.tensor(guards.is_some());
-    let tensor = tensor.map_err(|error| explain(error.into()))?;
-    if let Some(guards) = guards {
-        guards.check_values(x, tensor.dtype)?;
-        guards.check_address(x, tensor.data)?;
-    }
-    Ok((tensor, work_stream(table, tensor.device)))
-}
 
 /// What [`lend`] lends: the memory; the library whose current stream uses it, without which the snapshot's usage tells; that
 /// stream, where it has been asked for already, which is rare.
@@ -137,7 +88,8 @@ fn of_table(
         None => exported(x, table, guards)?,
     };
     let device = snapshot.meta().device;
-    Ok((snapshot, work_stream(table, device).map(Library::Table)))
+    let named = (table.work_stream).filter(|_| stream::needs_order(device));
+    Ok((snapshot, named.map(Library::Table)))
 }
 
 /// What the table of torch lends; `None` if it does not.
