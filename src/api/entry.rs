@@ -16,7 +16,7 @@ use crate::cpython::vector::Arguments;
 use crate::tensor::trace;
 
 /// A function made by PyO3, with the C signature that CPython calls.
-pub(super) type Function = unsafe extern "C" fn(
+type Function = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     ffi::Py_ssize_t,
@@ -94,7 +94,7 @@ unsafe extern "C" fn entry<F: FastEntry>(
 ///
 /// As for [`entry`].
 #[cold]
-pub(super) unsafe fn parse(
+unsafe fn parse(
     name: Name,
     receiver: *mut ffi::PyObject,
     values: *const *mut ffi::PyObject,
@@ -157,16 +157,12 @@ pub(crate) fn add<F: FastEntry>(
 }
 
 /// Sets an entry on the class of `sample`, in place of a method of PyO3.
-pub(super) fn set_on_class(
-    sample: &Bound<'_, PyAny>,
-    name: (&'static str, Name),
-    fast: Function,
-) -> PyResult<()> {
+pub(super) fn set_on_class<F: FastEntry>(sample: &Bound<'_, PyAny>) -> PyResult<()> {
     let (py, class) = (sample.py(), sample.get_type());
-    let definition = definition(sample.getattr(name.0)?.cast()?, name, fast)?;
+    let definition = definition(sample.getattr(F::NAME.0)?.cast()?, F::NAME, entry::<F>)?;
     // SAFETY: attached; the class is live, and the leaked definition has the flags of its function.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.
     let method = unsafe { Bound::from_owned_ptr_or_err(py, method) }?;
-    class.setattr(name.0, method)
+    class.setattr(F::NAME.0, method)
 }

@@ -96,7 +96,7 @@ impl Launched {
     /// The parameter that gets an argument.
     #[inline(always)]
     fn parameter(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<usize> {
-        if index >= arguments.positional() {
+        if index >= arguments.positional {
             self.named(arguments, index)
         } else if index < self.parameters.by_position {
             Ok(index)
@@ -111,7 +111,7 @@ impl Launched {
         let (Some(x), Some(names)) = (arguments.values.get(index), arguments.names) else {
             return Ok(index);
         };
-        let name = names.get_borrowed_item(index - arguments.positional())?;
+        let name = names.get_borrowed_item(index - arguments.positional)?;
         match self.parameters.numbers.bind(x.py()).get_item(name)? {
             Some(number) => number.extract(),
             None => Ok(self.parameters.written.len() - 1),
@@ -130,7 +130,7 @@ impl Launched {
 
     /// Whether an argument is a receiver, which comes by position.
     fn is_receiver(&self, arguments: &Arguments<'_, '_>, index: usize) -> bool {
-        index < self.parameters.receivers.min(arguments.positional())
+        index < self.parameters.receivers.min(arguments.positional)
     }
 
     /// Which argument is the stream.
@@ -139,7 +139,7 @@ impl Launched {
         let Some(stream) = self.parameters.stream else {
             return Ok(None);
         };
-        let positional = arguments.positional();
+        let positional = arguments.positional;
         if stream < positional.min(self.parameters.by_position) {
             return Ok(Some(stream));
         }

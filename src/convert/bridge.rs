@@ -145,7 +145,7 @@ impl Bridged {
         let (function, to, seen) = (self.function.bind(py), self.to.bind(py), self.seen.get());
         let mut kind = self.result.as_ref().map(|kind| kind.bind(py));
         let mut like: Option<&Bound<'py, PyAny>> = None;
-        let (by_position, by_name) = arguments.values.split_at(arguments.positional());
+        let (by_position, by_name) = arguments.values.split_at(arguments.positional);
         // The first place is that of the function's own use.
         let mut taken = Vec::with_capacity(arguments.values.len() + 1);
         taken.push(function.clone());
@@ -214,7 +214,7 @@ impl Bridged {
         arguments: &Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = taken.remove(0).py();
-        let (by_position, by_name) = arguments.values.split_at(arguments.positional());
+        let (by_position, by_name) = arguments.values.split_at(arguments.positional);
         let named = PyDict::new(py);
         let names = arguments.names.as_deref().into_iter().flatten();
         for (name, x) in names.zip(by_name) {
@@ -279,7 +279,7 @@ fn are_plain(arguments: &Arguments<'_, '_>) -> PyResult<bool> {
     let Some(names) = &arguments.names else {
         return Ok(true);
     };
-    let by_name = &arguments.values[arguments.positional()..];
+    let by_name = &arguments.values[arguments.positional..];
     for (name, x) in names.iter_borrowed().zip(by_name) {
         if !is_plain(x) || name.eq("out")? {
             return Ok(false);

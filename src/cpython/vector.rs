@@ -28,6 +28,8 @@ pub(crate) type Entry = unsafe extern "C" fn(
 pub(crate) struct Arguments<'a, 'py> {
     pub(crate) values: &'a [Borrowed<'a, 'py, PyAny>],
     pub(crate) names: Option<Borrowed<'a, 'py, PyTuple>>,
+    /// How many have no names.
+    pub(crate) positional: usize,
 }
 
 impl<'a, 'py> Arguments<'a, 'py> {
@@ -53,12 +55,11 @@ impl<'a, 'py> Arguments<'a, 'py> {
             // SAFETY: so many live objects, as the caller promises, and a `Borrowed` is the pointer to one.
             count => unsafe { slice::from_raw_parts(values.cast(), count) },
         };
-        Self { values, names }
-    }
-
-    /// How many have no names.
-    pub(crate) fn positional(&self) -> usize {
-        self.values.len() - self.names.as_ref().map_or(0, |names| names.len())
+        Self {
+            values,
+            names,
+            positional,
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl Launched {
         index: usize,
         error: PyErr,
     ) -> PyErr {
-        let (positional, names) = (arguments.positional(), arguments.names.as_deref());
+        let (positional, names) = (arguments.positional, arguments.names.as_deref());
         let noted = (error.value(py), index, positional, names);
         self.note.bind(py).call1(noted).err().unwrap_or(error)
     }
