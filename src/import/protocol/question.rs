@@ -252,14 +252,7 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     } else if error.is_instance_of::<PyBufferError>(py) && is_sharded(x).unwrap_or(false) {
         "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
     } else {
-        let error = not_a_class(x, error);
-        // By these, JAX refuses tracers and elements of four bits, which dlx knows more of.
-        let is_noted =
-            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyRuntimeError>(py);
-        return match is_noted {
-            true => hint::noted(x, error),
-            false => error,
-        };
+        return not_a_class(x, hint::noted(x, error));
     };
     let message = format!("the {} {what}", type_name(&x.get_type()));
     caused(py, PyBufferError::new_err(message), error)
