@@ -132,9 +132,9 @@ impl fmt::Display for DLDataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DLDataType { code, bits, lanes } = *self;
         match CODES.get(usize::from(code.0)) {
-            Some((_, name, [_])) => f.write_str(name)?,
-            Some((_, name, _)) => write!(f, "{name}{bits}")?,
-            None => write!(f, "code{}_{bits}", code.0)?,
+            Some((_, name, [only])) if *only == bits => f.write_str(name)?,
+            Some((_, name, [_, _, ..])) => write!(f, "{name}{bits}")?,
+            _ => write!(f, "code{}_{bits}", code.0)?,
         }
         if lanes == 1 {
             Ok(())
@@ -195,6 +195,13 @@ mod tests {
         for (index, (code, ..)) in CODES.iter().enumerate() {
             assert_eq!(usize::from(code.0), index);
         }
+    }
+
+    #[test]
+    fn a_width_that_the_code_does_not_have_is_not_hidden() {
+        let dtype = scalar(kDLBfloat, 8);
+        assert_eq!(dtype.to_string(), "code4_8");
+        assert_eq!(parse("code4_8"), None);
     }
 
     #[test]
