@@ -103,7 +103,9 @@ impl Given {
         };
         let name = PyString::new(py, &self.dtype.to_string());
         let own = attribute(namespace, &name)?;
-        if own.is_some_and(|own| spec.is(&own) || spec.eq(&own).unwrap_or(false)) {
+        if let Some(own) = own
+            && (spec.is(&own) || spec.eq(&own)?)
+        {
             return Ok(Some(self.dtype));
         }
         DType::of(&spec).map(Some)

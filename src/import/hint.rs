@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::cpython::modules::python;
-use crate::types::error::{caused, type_name};
+use crate::types::error::{caused, type_name, unless_urgent, unseen};
 
 const HINTS: &str = "dlx._libraries.hints";
 
@@ -18,7 +18,7 @@ const HINTS: &str = "dlx._libraries.hints";
 fn of(x: &Bound<'_, PyAny>, name: &str) -> Option<String> {
     let ask = |py: Python<'_>| python(py, HINTS, name, (x,))?.extract::<Option<String>>();
     // Without an answer the error says what dlx takes.
-    Python::attach(|py| ask(py).unwrap_or(None))
+    Python::attach(|py| ask(py).map_err(unseen).unwrap_or(None))
 }
 
 /// The error `message` about an answer of `x` that is not what the protocol says, with a hint if there is one.
@@ -43,7 +43,7 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         Ok::<_, PyErr>(PyErr::from_value(python(py, HINTS, "noted", said)?))
     };
     // Without the note the error still says enough.
-    noted().unwrap_or(error)
+    noted().unwrap_or_else(|other| unless_urgent(py, other, error))
 }
 
 /// The error for a class passed as a tensor: what it has under the names of a protocol wants an instance.

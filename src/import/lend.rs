@@ -19,7 +19,7 @@ use crate::stream::usage::Library;
 use crate::stream::{self, Stream};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::is_urgent;
+use crate::types::error::unless_urgent;
 
 /// What [`lend`] lends: the memory; the library whose current stream uses it, without which the snapshot's usage tells; that
 /// stream, where it has been asked for already, which is rare.
@@ -41,10 +41,7 @@ pub(crate) fn lend(
             return match of_table(x, table, guards.as_ref()) {
                 Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                     let by_protocol = of_protocol(x, stream, wanted);
-                    by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
-                        true => other,
-                        false => error,
-                    })
+                    by_protocol.map_err(|other| unless_urgent(x.py(), other, error))
                 }
                 lent => lent.map(|(snapshot, library)| (snapshot, library, None)),
             };

@@ -133,7 +133,7 @@ impl fmt::Display for DLDataType {
         let DLDataType { code, bits, lanes } = *self;
         match CODES.get(usize::from(code.0)) {
             Some((_, name, [only])) if *only == bits => f.write_str(name)?,
-            Some((_, name, [_, _, ..])) => write!(f, "{name}{bits}")?,
+            Some((_, name, [] | [_, _, ..])) => write!(f, "{name}{bits}")?,
             _ => write!(f, "code{}_{bits}", code.0)?,
         }
         if lanes == 1 {

@@ -209,8 +209,17 @@ pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: impl Into<Option<PyErr
 #[cold]
 pub(crate) fn with_note(py: Python<'_>, error: PyErr, note: &str) -> PyErr {
     match (error.value(py)).call_method1(intern!(py, "add_note"), (note,)) {
-        Err(other) if is_urgent(py, &other) => other,
-        _ => error,
+        Err(other) => unless_urgent(py, other, error),
+        Ok(_) => error,
+    }
+}
+
+/// `error`, unless the `other` one, raised while it was worded or tried again, tells of the process.
+#[cold]
+pub(crate) fn unless_urgent(py: Python<'_>, other: PyErr, error: PyErr) -> PyErr {
+    match is_urgent(py, &other) {
+        true => other,
+        false => error,
     }
 }
 

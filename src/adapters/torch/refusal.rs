@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::{TORCH, is_tensor};
 use crate::cpython::modules::python;
-use crate::types::error::{caused, first_line};
+use crate::types::error::{caused, first_line, unseen};
 
 /// Explains `error`, which torch or a check raised for `tensor`, if that is torch's: what it is and what to call (R60).
 #[cold]
@@ -58,7 +58,7 @@ fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
     let found =
         || python(tensor.py(), TORCH, "refusal", (tensor, grad))?.extract::<Option<String>>();
     // If even the query fails, refuse without an explanation.
-    found().unwrap_or(None)
+    found().map_err(unseen).unwrap_or(None)
 }
 
 /// The error for a tensor without memory, whose address is only its offset.

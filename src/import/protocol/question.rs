@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyCapsule, PyDict, PyInt, PyTuple};
 
 use crate::abi::*;
 use crate::adapters::{cuda_array_interface, jax, oneapi};
 use crate::copy::request::{Request, elsewhere, is_about_builds};
-use crate::cpython::call::{Keyword, attribute, call_method};
+use crate::cpython::call::{Keyword, answer, attribute, call_method};
 use crate::cpython::once::{Once, intern};
 use crate::driver;
 use crate::import::hint::{self, not_a_class};
 use crate::stream::usage::{Producer, Ready, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
-use crate::types::error::{caused, type_name};
+use crate::types::error::{caused, type_name, unseen};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
@@ -240,16 +240,16 @@ fn of_answer<'py>(
 pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
     let is_deleted = || {
-        let method = attribute(x, intern!(py, "is_deleted"))?;
-        let answer = method.map(|method| method.call0()).transpose()?;
-        Ok::<_, PyErr>(answer.is_some_and(|answer| answer.is(&*pyo3::types::PyBool::new(py, true))))
+        let said = answer(x, intern!(py, "is_deleted"))?;
+        Ok(said.is_some_and(|said| said.is(&*PyBool::new(py, true))))
     };
+    let holds = |said: PyResult<bool>| said.map_err(unseen).unwrap_or(false);
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
-    let what = if is_deleted().unwrap_or(false) {
+    let what = if holds(is_deleted()) {
         "has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or donated"
-    } else if error.is_instance_of::<PyBufferError>(py) && is_sharded(x).unwrap_or(false) {
+    } else if error.is_instance_of::<PyBufferError>(py) && holds(is_sharded(x)) {
         "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
     } else {
         return not_a_class(x, hint::noted(x, error));
