@@ -7,8 +7,8 @@ mod api;
 mod class;
 mod element;
 mod fast;
+mod kept_strides;
 mod make;
-mod strides;
 
 use std::ffi::{c_char, c_int};
 
@@ -123,7 +123,7 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
         checked::whole(meta.flags)?;
         Ok(DLTensor {
             shape: shape.as_ptr().cast_mut(),
-            strides: strides::keep(strides)?.as_ptr().cast_mut(),
+            strides: kept_strides::keep(strides)?.as_ptr().cast_mut(),
             ..meta.tensor(shape.len())
         })
     })

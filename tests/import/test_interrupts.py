@@ -19,14 +19,14 @@ def interrupted(*_: object) -> Any:
 class Fails:
     """Has a protocol that fails."""
 
-    def __array__(self, *_: object, **__: object) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:  # noqa: D105
         raise ValueError("its own")
 
 
 class Wrong(Producer):
     """Returns what is no capsule."""
 
-    def __dlpack__(self, **_: Any) -> Any:
+    def __dlpack__(self, **_: Any) -> Any:  # noqa: D105
         return 3
 
 
@@ -35,7 +35,7 @@ class Unsure(Producer):
 
     is_deleted = interrupted
 
-    def __dlpack__(self, **_: Any) -> Any:
+    def __dlpack__(self, **_: Any) -> Any:  # noqa: D105
         raise ValueError("its own")
 
 

@@ -13,16 +13,16 @@ import numpy as np
 from dlx_check import natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.experiments import Lab, Untestable, fitting, settle
-from dlx_check.conformance.probe import NEWEST, Tensor
-from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
-from dlx_check.conformance.records import UNNAMED, Record
-from dlx_check.conformance.returning import (
+from dlx_check.conformance.leaking import (
     LARGE,
     Keywords,
     dlpack,
     released,
     spoken,
 )
+from dlx_check.conformance.probe import NEWEST, Tensor
+from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
+from dlx_check.conformance.records import UNNAMED, Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
 from dlx_check.conformance.target import exports
 

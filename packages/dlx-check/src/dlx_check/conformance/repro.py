@@ -15,6 +15,7 @@ from dlx_check.conformance.experiments import Import, Untestable
 from dlx_check.conformance.exporting import Export, Kinds
 from dlx_check.conformance.finalizing import Finalize
 from dlx_check.conformance.interfacing import ArrowDevice
+from dlx_check.conformance.leaking import Returned, spoken
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.repro_code import NoProgram, kind_in, spelled
@@ -26,7 +27,6 @@ from dlx_check.conformance.repro_exports import (
     tabled,
 )
 from dlx_check.conformance.repro_imports import importing
-from dlx_check.conformance.returning import Returned, spoken
 from dlx_check.conformance.structs import UNVERSIONED, VERSIONED
 from dlx_check.conformance.suite.row import Check
 

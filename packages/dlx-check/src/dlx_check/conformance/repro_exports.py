@@ -7,6 +7,7 @@ from typing import Any
 from dlx_check.conformance.calling import Refusals, ToObject
 from dlx_check.conformance.experiments import fitting
 from dlx_check.conformance.exporting import Export
+from dlx_check.conformance.leaking import LARGE, Returned, spoken
 from dlx_check.conformance.probe import Tensor
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.repro_code import (
@@ -19,7 +20,6 @@ from dlx_check.conformance.repro_code import (
     kind_in,
     spelled,
 )
-from dlx_check.conformance.returning import LARGE, Returned, spoken
 from dlx_check.conformance.structs import DTYPES, VERSIONED
 
 __all__ = ["exporting", "finalizing", "reserved", "returned", "tabled"]

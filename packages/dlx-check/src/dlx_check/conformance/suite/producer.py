@@ -17,9 +17,9 @@ from dlx_check.conformance.expect import (
     shares,
 )
 from dlx_check.conformance.exporting import Export, Kinds, Method
+from dlx_check.conformance.leaking import Returned
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.records import Record, Struct
-from dlx_check.conformance.returning import Returned
 from dlx_check.conformance.structs import (
     COPIED,
     DTYPES,

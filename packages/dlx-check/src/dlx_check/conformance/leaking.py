@@ -1,4 +1,4 @@
-"""Whether the memory of what the target exported comes back, seen from the system."""
+"""Whether a target leaks what it exported: the system sees that memory stays."""
 
 from __future__ import annotations
 
