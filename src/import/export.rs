@@ -16,7 +16,7 @@ use crate::adapters::numpy;
 use crate::adapters::torch::{self, Guards};
 use crate::copy::request::{Asked, Consumer, Request};
 use crate::exchange::Table;
-use crate::exchange::slot::lends_nothing;
+use crate::exchange::slot::{innermost, is_mixin, lends_nothing};
 use crate::exchange::tensor_table::ready;
 use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
@@ -84,16 +84,12 @@ impl FromPyObjectNoSync for ManagedVersioned {
                 });
             }
         };
-        if let Some(guards) = guards
-            && let Ok((tensor, flags)) = managed.read()
-            && let Some(meta) = Meta::usual(tensor, flags)
-        {
-            guards.check(x, meta.dtype, meta.data)?;
-            named(table, meta.device, consumer)?;
-            return Ok(managed);
-        }
-        let managed =
-            Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?;
+        let is_usual = |(tensor, flags): (&_, _)| Meta::usual(tensor, flags).is_some();
+        let managed = match guards.is_some() && managed.read().is_ok_and(is_usual) {
+            true => Ok(managed),
+            false => Snapshot::conforming(managed),
+        };
+        let managed = managed.map_err(|error| torch::explain(x, error.into()))?;
         let tensor = managed.read()?.0;
         if let Some(guards) = guards {
             guards.check(x, tensor.dtype, tensor.data)?;
@@ -110,9 +106,12 @@ impl FromPyObjectNoSync for ManagedVersioned {
         Ok(snapshot.export(false)?)
     }
 
-    /// All of `from_dlpack` may run Python code.
+    /// All of `from_dlpack` may run Python code. What an object of a mixin class exports in the end may need none of it.
     #[cold]
     fn from_other(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<Self> {
+        if is_mixin(&x.get_type()) {
+            return Python::attach(|_| from_py_object_no_sync(&innermost(x)?.0, consumer));
+        }
         let asked = Cell::new(None);
         let stream = |device| {
             let handle = consumer.stream(device)?;

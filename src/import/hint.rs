@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::cpython::modules::python;
-use crate::types::error::{caused, type_name, unless_urgent, unseen};
+use crate::types::error::{caused, holds, type_name, unless_urgent, unseen};
 
 const HINTS: &str = "dlx._libraries.hints";
 
@@ -30,8 +30,8 @@ pub(crate) fn nonsense(x: &Bound<'_, PyAny>, message: String) -> PyErr {
     })
 }
 
-/// `error`, which a protocol of `x` raised, with a note if there is a hint (R60: the error itself is passed on). By those
-/// of Arrow's stream, a column or a table says that it is no tensor: that is a refusal.
+/// `error`, which a protocol of `x` raised, with a note if there is a hint (R60: the error itself is passed on). By one
+/// that has Arrow's stream, a column or a table says that it is no tensor: that is a refusal.
 #[cold]
 pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
@@ -69,7 +69,7 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     // A property of the class may have raised.
     Python::attach(|py| match x.getattr(missing) {
         Err(other) if !other.is_instance_of::<PyAttributeError>(py) => other,
-        Err(cause) if x.get_type().hasattr(missing).unwrap_or(false) => caused(py, error, cause),
+        Err(cause) if holds(x.get_type().hasattr(missing)) => caused(py, error, cause),
         _ => error,
     })
 }

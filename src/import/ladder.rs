@@ -22,7 +22,7 @@ use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::{caused, type_name};
+use crate::types::error::{caused, type_name, unless_urgent};
 
 /// Imports the tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -234,6 +234,7 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
     };
     match found() {
         Ok(Some(message)) => caused(py, PyTypeError::new_err(message), error),
-        _ => error,
+        Ok(None) => error,
+        Err(other) => unless_urgent(py, other, error),
     }
 }

@@ -1,4 +1,4 @@
-//! What an object lends of its memory to a block of dlx, without order.
+//! What an object lends of its memory, for a use that whoever borrows it orders where its library does not.
 
 #![forbid(unsafe_code)]
 

@@ -303,14 +303,9 @@ pub(crate) fn device_of(
         Some((device_type, device_id.or(only)?))
     });
     let (device_type, device_id) = numbered.ok_or_else(|| {
-        let class = type_name(&x.get_type());
-        hint::nonsense(
-            x,
-            format!(
-                "{name} of {class} returned {}, not a pair of ints",
-                Shown(answer)
-            ),
-        )
+        let (class, answer) = (type_name(&x.get_type()), Shown(answer));
+        let message = format!("{name} of {class} returned {answer}, not a pair of ints");
+        hint::nonsense(x, message)
     })?;
     let device = device::of(DLDeviceType(device_type), device_id);
     device::check(device)?;

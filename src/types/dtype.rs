@@ -127,7 +127,7 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
     accepted
 };
 
-/// Its usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
+/// Its usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`; its numbers if the code has no such width.
 impl fmt::Display for DLDataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DLDataType { code, bits, lanes } = *self;

@@ -79,6 +79,12 @@ pub(crate) fn unseen(error: PyErr) {
     Python::try_attach(|py| forgotten(py, error));
 }
 
+/// What `said` says; false if it failed.
+#[cold]
+pub(crate) fn holds(said: PyResult<bool>) -> bool {
+    said.map_err(unseen).unwrap_or(false)
+}
+
 impl Error {
     /// Whether the cause is a missing driver, so another way may succeed.
     pub(crate) fn is_absent(&self) -> bool {
@@ -214,7 +220,7 @@ pub(crate) fn with_note(py: Python<'_>, error: PyErr, note: &str) -> PyErr {
     }
 }
 
-/// `error`, unless the `other` one, raised while it was worded or tried again, tells of the process.
+/// `error`, unless the `other` one, raised while it was worded or another way was tried, tells of the process.
 #[cold]
 pub(crate) fn unless_urgent(py: Python<'_>, other: PyErr, error: PyErr) -> PyErr {
     match is_urgent(py, &other) {

@@ -190,12 +190,14 @@ def test_a_producer_without_a_table_waits_for_the_stream_that_is_named(
 
 
 @pytest.mark.parametrize("base", [Stored, ByMethod])
-def test_a_table_is_asked_without_order(base: Any) -> None:
-    """R126: its stream is named instead."""
+@pytest.mark.parametrize("wrap", [lambda x: x, Stored, ByMethod])
+def test_a_table_is_asked_without_order(base: Any, wrap: Any) -> None:
+    """R126: its stream is named instead, also of an object within another."""
     kind = type("Fresh", (base,), {})
     producer = library(HANDLE)(device=CUDA)
-    delete(from_table(table_of(kind), kind(producer)))
+    delete(from_table(table_of(kind), kind(wrap(producer))))
     assert producer.requests == []
+    assert current(kind, CUDA) == HANDLE
 
 
 def test_a_tensor_that_is_ready_on_another_stream_is_refused() -> None:

@@ -219,3 +219,32 @@ def test_a_method_that_is_none_is_no_method(read: Any) -> None:
             read(Without())
     tree = [Without()]
     assert dlx.convert_tree(tree, np) is tree
+
+
+class Streams(Producer):
+    """Has two protocols, of which neither works."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Fail."""
+        raise ValueError("its own")
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Fail, too."""
+        raise ValueError("of Arrow")
+
+
+class Number(Streams, int):
+    """Of a kind for which there is a hint."""
+
+
+@pytest.mark.parametrize("x", [Streams(), Number()], ids=["any", "number"])
+def test_an_error_of_dlpack_is_not_made_up_for_by_arrow(x: object) -> None:
+    """R60: nor is it called a refusal of Arrow's."""
+    with pytest.raises(ValueError, match="its own"):
+        dlx.from_dlpack(x)
+
+
+def test_a_class_with_two_protocols_is_no_tensor() -> None:
+    """R61: what its method raises without an instance is no refusal of Arrow's."""
+    with pytest.raises(AttributeError, match="Streams is a class and no tensor"):
+        dlx.from_dlpack(Streams)

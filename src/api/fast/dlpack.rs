@@ -12,6 +12,7 @@ use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype;
+use crate::types::error::unseen;
 
 /// Installs the entry `__dlpack__` on the class `Tensor`.
 pub(crate) fn set(py: Python<'_>) -> PyResult<()> {
@@ -60,5 +61,5 @@ fn is_known(py: Python<'_>, name: &Bound<'_, PyAny>) -> bool {
 fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
     let version = version.cast_exact::<PyTuple>().ok()?;
     let major = version.get_borrowed_item(0).ok()?;
-    (version.len() == 2).then(|| major.extract().ok())?
+    (version.len() == 2).then(|| major.extract().map_err(unseen).ok())?
 }

@@ -127,6 +127,7 @@ impl Consumer for OfClass<'_> {
         stream::exported(self.1, device, self.0.namer(device), ready)
     }
 
+    /// As [`Consumer::ready`], of a stream that its library names.
     #[cold]
     fn named(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
         let namer = Namer::Library(work_stream);

@@ -14,7 +14,7 @@ use super::Slot;
 use crate::cpython::lookup::{is_subtype, looks_up_as_usual};
 use crate::cpython::modules::python;
 use crate::cpython::once::{Once, intern};
-use crate::types::error::type_name;
+use crate::types::error::{type_name, unless_urgent};
 
 static MIXIN: Once<Py<PyType>> = Once::new();
 
@@ -127,7 +127,8 @@ fn missing(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, error: PyErr) 
     let said = (object, name, error.value(object.py()));
     match python(object.py(), "dlx._mixin.definition", "missing", said) {
         Ok(found) if !found.is_none() => PyErr::from_value(found),
-        _ => error,
+        Ok(_) => error,
+        Err(other) => unless_urgent(object.py(), other, error),
     }
 }
 

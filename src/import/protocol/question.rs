@@ -18,7 +18,7 @@ use crate::driver;
 use crate::import::hint::{self, not_a_class};
 use crate::stream::usage::{Producer, Ready, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
-use crate::types::error::{caused, type_name, unseen};
+use crate::types::error::{caused, holds, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
@@ -125,11 +125,7 @@ impl<'py> Question<'py> {
             }
             _ if unheard => PyBufferError::new_err(format!(
                 "__dlpack__ raised a TypeError for {}, so its producer can neither move nor copy the tensor",
-                if self.device.is_some() {
-                    "dl_device"
-                } else {
-                    "copy"
-                }
+                self.device.map_or("copy", |_| "dl_device")
             )),
             _ => return error,
         };
@@ -226,10 +222,8 @@ fn of_answer<'py>(
     answer.cast_into::<PyCapsule>().map_err(|error| {
         let (class, found) = (x.get_type(), error.into_inner().get_type());
         let (class, found) = (type_name(&class), type_name(&found));
-        hint::nonsense(
-            x,
-            format!("__dlpack__ of {class} returned {found}, not a capsule"),
-        )
+        let message = format!("__dlpack__ of {class} returned {found}, not a capsule");
+        hint::nonsense(x, message)
     })
 }
 
@@ -243,7 +237,6 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         let said = answer(x, intern!(py, "is_deleted"))?;
         Ok(said.is_some_and(|said| said.is(&*PyBool::new(py, true))))
     };
-    let holds = |said: PyResult<bool>| said.map_err(unseen).unwrap_or(false);
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
@@ -252,7 +245,14 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     } else if error.is_instance_of::<PyBufferError>(py) && holds(is_sharded(x)) {
         "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
     } else {
-        return not_a_class(x, hint::noted(x, error));
+        let error = not_a_class(x, error);
+        // By these, JAX refuses tracers and elements of four bits, which dlx knows more of.
+        let is_noted =
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyRuntimeError>(py);
+        return match is_noted {
+            true => hint::noted(x, error),
+            false => error,
+        };
     };
     let message = format!("the {} {what}", type_name(&x.get_type()));
     caused(py, PyBufferError::new_err(message), error)
