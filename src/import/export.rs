@@ -75,21 +75,22 @@ impl FromPyObjectNoSync for ManagedVersioned {
             Ok(managed) => managed,
             // The table may describe less than the protocol does (R147).
             Err(error) => {
-                return Python::attach(|py| {
-                    if error.is_instance_of::<PyBufferError>(py) {
-                        Self::from_other(x, consumer)
-                    } else {
-                        Err(torch::explain(x, error))
-                    }
+                return Python::attach(|py| match error.is_instance_of::<PyBufferError>(py) {
+                    true => Self::from_other(x, consumer),
+                    false => Err(torch::explain(x, error)),
                 });
             }
         };
-        let is_usual = |(tensor, flags): (&_, _)| Meta::usual(tensor, flags).is_some();
-        let managed = match guards.is_some() && managed.read().is_ok_and(is_usual) {
-            true => Ok(managed),
-            false => Snapshot::conforming(managed),
-        };
-        let managed = managed.map_err(|error| torch::explain(x, error.into()))?;
+        if let Some(guards) = guards
+            && let Ok((tensor, flags)) = managed.read()
+            && let Some(meta) = Meta::usual(tensor, flags)
+        {
+            guards.check(x, meta.dtype, meta.data)?;
+            named(table, meta.device, consumer)?;
+            return Ok(managed);
+        }
+        let managed =
+            Snapshot::conforming(managed).map_err(|error| torch::explain(x, error.into()))?;
         let tensor = managed.read()?.0;
         if let Some(guards) = guards {
             guards.check(x, tensor.dtype, tensor.data)?;

@@ -214,10 +214,9 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
         return error;
     }
     let found = || {
-        let (inner, last) = if is_mixin(&inner.get_type()) {
-            innermost(inner)?
-        } else {
-            (inner.clone(), object.clone())
+        let (inner, last) = match is_mixin(&inner.get_type()) {
+            true => innermost(inner)?,
+            false => (inner.clone(), object.clone()),
         };
         if is_accepted(&inner)? {
             return Ok(None);
