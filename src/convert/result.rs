@@ -18,7 +18,9 @@ use crate::import::ladder::from_dlpack;
 use crate::tensor::bytes::are_apart;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::DType;
-use crate::types::error::{caused, copy_refused, copy_refused_type, first_line, holds, is_urgent};
+use crate::types::error::{
+    caused, copy_refused, copy_refused_type, first_line, is_urgent, or_false,
+};
 
 /// Address and dtype of the tensor that a library was given.
 pub(super) struct Given {
@@ -103,7 +105,7 @@ impl Given {
         };
         let name = PyString::new(py, &self.dtype.to_string());
         let own = attribute(namespace, &name)?;
-        if own.is_some_and(|own| spec.is(&own) || holds(spec.eq(&own))) {
+        if own.is_some_and(|own| spec.is(&own) || or_false(spec.eq(&own))) {
             return Ok(Some(self.dtype));
         }
         DType::of(&spec).map(Some)

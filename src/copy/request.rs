@@ -29,7 +29,7 @@ pub(crate) trait Consumer {
     }
 
     /// Hears who names the stream that the tensor is ready on, which was not made to wait.
-    fn named(&self, _device: DLDevice, _work_stream: WorkStream) -> PyResult<()> {
+    fn note_library(&self, _device: DLDevice, _work_stream: WorkStream) -> PyResult<()> {
         Ok(())
     }
 }

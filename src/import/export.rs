@@ -86,7 +86,7 @@ impl FromPyObjectNoSync for ManagedVersioned {
             && let Some(meta) = Meta::usual(tensor, flags)
         {
             guards.check(x, meta.dtype, meta.data)?;
-            named(table, meta.device, consumer)?;
+            tell_library(table, meta.device, consumer)?;
             return Ok(managed);
         }
         let managed =
@@ -95,7 +95,7 @@ impl FromPyObjectNoSync for ManagedVersioned {
         if let Some(guards) = guards {
             guards.check(x, tensor.dtype, tensor.data)?;
         }
-        named(table, tensor.device, consumer)?;
+        tell_library(table, tensor.device, consumer)?;
         Ok(managed)
     }
 
@@ -146,7 +146,7 @@ impl FromPyObjectNoSync for DLTensor {
             guards.check_values(x, tensor.dtype)?;
             guards.check_address(x, tensor.data)?;
         }
-        named(table, tensor.device, consumer)?;
+        tell_library(table, tensor.device, consumer)?;
         Ok(tensor)
     }
 
@@ -166,9 +166,9 @@ impl FromPyObjectNoSync for DLTensor {
 
 /// Tells the consumer who names the stream of the tensor, if its device has streams.
 #[inline(always)]
-fn named(table: &Table, device: DLDevice, consumer: &dyn Consumer) -> PyResult<()> {
+fn tell_library(table: &Table, device: DLDevice, consumer: &dyn Consumer) -> PyResult<()> {
     match table.work_stream.filter(|_| stream::needs_order(device)) {
-        Some(work_stream) => consumer.named(device, work_stream),
+        Some(work_stream) => consumer.note_library(device, work_stream),
         None => Ok(()),
     }
 }

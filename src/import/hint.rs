@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::cpython::modules::python;
-use crate::types::error::{caused, holds, type_name, unless_urgent, unseen};
+use crate::types::error::{caused, or_false, type_name, unless_urgent, unseen};
 
 const HINTS: &str = "dlx._libraries.hints";
 
@@ -69,7 +69,7 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     // A property of the class may have raised.
     Python::attach(|py| match x.getattr(missing) {
         Err(other) if !other.is_instance_of::<PyAttributeError>(py) => other,
-        Err(cause) if holds(x.get_type().hasattr(missing)) => caused(py, error, cause),
+        Err(cause) if or_false(x.get_type().hasattr(missing)) => caused(py, error, cause),
         _ => error,
     })
 }

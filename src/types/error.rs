@@ -81,7 +81,7 @@ pub(crate) fn unseen(error: PyErr) {
 
 /// What `said` says; false if it failed.
 #[cold]
-pub(crate) fn holds(said: PyResult<bool>) -> bool {
+pub(crate) fn or_false(said: PyResult<bool>) -> bool {
     said.map_err(unseen).unwrap_or(false)
 }
 

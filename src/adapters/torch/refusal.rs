@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 
 use super::{TORCH, is_tensor};
 use crate::cpython::modules::python;
-use crate::types::error::{caused, first_line, holds, unseen};
+use crate::types::error::{caused, first_line, or_false, unseen};
 
 /// Explains `error`, which torch or a check raised for `tensor`, if that is torch's: what it is and what to call (R60).
 #[cold]
 #[inline(never)]
 pub(crate) fn explain(tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     Python::attach(|py| {
-        if !holds(is_tensor(tensor)) {
+        if !or_false(is_tensor(tensor)) {
             return error;
         }
         let is_buffer_error = error.is_instance_of::<PyBufferError>(py);

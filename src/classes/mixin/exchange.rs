@@ -129,7 +129,7 @@ impl Consumer for OfClass<'_> {
 
     /// As [`Consumer::ready`], of a stream that its library names.
     #[cold]
-    fn named(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
+    fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
         let namer = Namer::Library(work_stream);
         stream::note(self.0.noted(), device, namer.clone());
         let ready = || Ok(Stream::of_table(work_stream.get(self.1, device)?, device));

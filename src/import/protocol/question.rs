@@ -18,7 +18,7 @@ use crate::driver;
 use crate::import::hint::{self, not_a_class};
 use crate::stream::usage::{Producer, Ready, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
-use crate::types::error::{caused, holds, type_name};
+use crate::types::error::{caused, or_false, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
@@ -240,9 +240,9 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
-    let what = if holds(is_deleted()) {
+    let what = if or_false(is_deleted()) {
         "has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or donated"
-    } else if error.is_instance_of::<PyBufferError>(py) && holds(is_sharded(x)) {
+    } else if error.is_instance_of::<PyBufferError>(py) && or_false(is_sharded(x)) {
         "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
     } else {
         let error = not_a_class(x, error);
