@@ -378,7 +378,7 @@ class DType:
 
 @final
 class Tensor(Buffer):
-    """An immutable, strided view of memory that it keeps alive."""
+    """A fixed, strided description of memory that it keeps alive."""
 
     __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 

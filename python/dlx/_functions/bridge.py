@@ -42,7 +42,7 @@ def bridge(
 ) -> Bridge[Result]:
     """Let a function written for tensors ``to`` take tensors of any library.
 
-    ``to`` and ``result`` are array types, namespaces or names of namespaces. Tensor
+    ``to`` and ``result`` are array types, namespaces, or the name of either. Tensor
     arguments, also in containers (see `dlx.convert_tree`), are converted to ``to``;
     instances of it and other values pass through. Tensors in the result are converted
     to ``result``, or to the type of the first tensor argument (positional ones first,
