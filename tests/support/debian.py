@@ -61,7 +61,7 @@ def apt(work: Path, architecture: str | None, *command: str) -> None:
         "APT::Install-Recommends": "0",
         "APT::Update::Error-Mode": "any",
         "Acquire::Languages": "none",
-        "Acquire::Retries": "2",
+        "Acquire::Retries": "5",
         "Debug::NoLocking": "1",
     }
     if architecture:
