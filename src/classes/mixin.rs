@@ -124,7 +124,8 @@ pub(crate) fn dlpack<'py>(
     }
     // A producer's tensor was made for this export; a dlx.Tensor shares its own (R38).
     let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
-    let made = capsule::of(py, &snapshot, max_version, fresh)?;
+    let versioned = capsule::is_versioned(max_version);
+    let made = capsule::of(py, &snapshot, versioned, fresh)?;
     if trace::is_on() {
         trace::made_capsule(&made, x);
     }

@@ -32,7 +32,7 @@ use crate::abi::*;
 use crate::adapters::numpy;
 use crate::convert::importer::Importer;
 use crate::convert::result::{Given, is_protected, is_readonly, is_refusal};
-use crate::convert::source::{Options, noted, tensor_of};
+use crate::convert::source::{Options, is_fresh, noted, tensor_of};
 use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::call_with;
@@ -63,7 +63,7 @@ pub(super) fn to_numpy<'py>(
     };
     let tensor = match direct {
         Some(snapshot) => Tensor::new(py, snapshot)?,
-        None => tensor_of(x, asked, true, |device| stream::current(py, device))?.0,
+        None => tensor_of(x, asked, true, |device| stream::current(py, device))?,
     };
     let tensor = noted(tensor, x, class);
     let device = tensor.get().snapshot()?.meta().device;
@@ -108,10 +108,10 @@ pub(super) fn array_to_table<'py>(
     given.accepted(made, target).map(Some)
 }
 
-/// Imports `tensor`, which was made of `x`, through the target's table; `fresh` if it is not shared.
+/// Imports `tensor`, which was made of `x`, through the target's table.
 pub(super) fn to_table<'py>(
     x: &Bound<'py, PyAny>,
-    (tensor, fresh): (Bound<'py, Tensor>, bool),
+    tensor: Bound<'py, Tensor>,
     target: &Target<'py>,
     table: &Table,
     asked: &Options,
@@ -127,7 +127,7 @@ pub(super) fn to_table<'py>(
     }
     let (shape, strides) = (snapshot.shape(), snapshot.strides());
     let Some(why) = misfit(snapshot.dl_tensor(), snapshot.meta().flags, shape, strides) else {
-        return by_table(snapshot, fresh, target, table, asked);
+        return by_table(snapshot, is_fresh(x, asked), target, table, asked);
     };
     if why == FORGETS && asked.share_readonly {
         return by_table(&snapshot.writable()?, false, target, table, asked);

@@ -229,15 +229,15 @@ fn make<'py>(
             {
                 return Ok(made);
             }
-            let (tensor, fresh) = tensor_of(x, asked, false, |device| table.stream_of(py, device))?;
+            let tensor = tensor_of(x, asked, false, |device| table.stream_of(py, device))?;
             let tensor = noted(tensor, x, class);
-            deliver::to_table(x, (tensor, fresh), target, table, asked)
+            deliver::to_table(x, tensor, target, table, asked)
         }
         Via::Function(found) => {
             let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
             let tensor = match fast.flatten() {
                 Some(snapshot) => Tensor::new(py, snapshot)?,
-                None => tensor_of(x, asked, false, |device| stream::current(py, device))?.0,
+                None => tensor_of(x, asked, false, |device| stream::current(py, device))?,
             };
             let tensor = noted(tensor, x, class);
             let made = deliver::to_function(x, tensor, target, found, asked)?;

@@ -56,26 +56,27 @@ impl Options {
     }
 }
 
-/// The tensor of `x`, ordered for the stream that `stream_of` gives for its device, and whether it was made for this
-/// conversion and is not shared.
+/// The tensor of `x`, ordered for the stream that `stream_of` gives for its device.
 pub(super) fn tensor_of<'py>(
     x: &Bound<'py, PyAny>,
     asked: &Options,
     at_once: bool,
     stream_of: impl Fn(DLDevice) -> PyResult<i64>,
-) -> PyResult<(Bound<'py, Tensor>, bool)> {
-    let own = Tensor::of(x);
-    if let Some(tensor) = own
+) -> PyResult<Bound<'py, Tensor>> {
+    if let Some(tensor) = Tensor::of(x)
         && asked.device.is_none()
         && asked.copy != Some(true)
     {
         ready(x, &stream_of)?;
-        return Ok((tensor.clone(), false));
+        return Ok(tensor.clone());
     }
-    let tensor = Tensor::new(x.py(), asked.import(x, at_once, stream_of)?)?;
-    // A producer's tensor was made for this conversion; a dlx.Tensor shares its own (R38).
-    let is_held = own.is_some() || is_mixin(&x.get_type());
-    Ok((tensor, asked.copy == Some(true) || !is_held))
+    Tensor::new(x.py(), asked.import(x, at_once, stream_of)?)
+}
+
+/// Whether what [`tensor_of`] returns was made for this conversion and is not shared: a producer's tensor is, and a
+/// `dlx.Tensor` shares its own (R38).
+pub(super) fn is_fresh(x: &Bound<'_, PyAny>, asked: &Options) -> bool {
+    asked.copy == Some(true) || (Tensor::of(x).is_none() && !is_mixin(&x.get_type()))
 }
 
 /// `tensor`, of which a trace hears if one is on: by it, `x` is converted to `class`.

@@ -29,10 +29,21 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
     }
-    let given = x;
-    let mut x = x.clone();
-    let mut outer = None;
-    for _ in 0..MAX_HOPS {
+    match step(x, None, request).map_err(|error| not_a_class(x, error))? {
+        Rung::There(snapshot) => Ok(snapshot),
+        Rung::Next(inner, outer) => from_inner(x, inner, outer, request),
+    }
+}
+
+/// Imports `x`, which `given` led to, and which the mixin instance `outer` named, if one did.
+#[inline(never)]
+fn from_inner<'py>(
+    given: &Bound<'py, PyAny>,
+    mut x: Bound<'py, PyAny>,
+    mut outer: Option<Bound<'py, PyAny>>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    for _ in 1..MAX_HOPS {
         let stand_in = outer.as_ref().map(|_| given);
         match (step(&x, stand_in, request), &outer) {
             (Ok(Rung::There(snapshot)), _) => return Ok(snapshot),
@@ -72,14 +83,15 @@ fn step<'py>(
             Some(inner) => return Ok(Rung::Next(inner, None)),
             None => without_table(x, &Whose::Unknown, stand_in, request),
         },
-        // What the buffer of a JAX array does not say, `__dlpack__` knows.
-        Way::Jax => match (request.is_nothing() || request.at_once)
-            .then(|| jax::snapshot(x))
-            .transpose()?
-        {
-            Some(Some(snapshot)) => return Ok(Rung::There(snapshot)),
-            _ => without_table(x, &Whose::Unknown, stand_in, request),
-        },
+        Way::Jax => {
+            if (request.at_once || request.is_nothing())
+                && let Some(snapshot) = jax::snapshot(x)?
+            {
+                return Ok(Rung::There(snapshot));
+            }
+            // What the buffer of a JAX array does not say, `__dlpack__` knows.
+            without_table(x, &Whose::Unknown, stand_in, request)
+        }
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }

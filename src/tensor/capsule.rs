@@ -30,11 +30,14 @@ pub(crate) fn export<M: ManagedTensor>(
     let capsule = unsafe {
         PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, destructor)
     };
-    if capsule.is_err() {
-        // SAFETY: no capsule was created, so the tensor is still ours.
-        drop(unsafe { Managed::from_raw(tensor) });
+    match capsule {
+        Ok(capsule) => Ok(capsule),
+        Err(error) => {
+            // SAFETY: no capsule was created, so the tensor is still ours.
+            drop(unsafe { Managed::from_raw(tensor) });
+            Err(error)
+        }
     }
-    capsule
 }
 
 /// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4), and preserves the pending
@@ -57,7 +60,12 @@ unsafe extern "C" fn destroy<M: ManagedTensor>(capsule: *mut ffi::PyObject) {
 /// Advice for who calls `__dlpack__`.
 pub(crate) const ASK_OTHERWISE: &str = "pass max_version=(1, 0) or later, or copy=True";
 
-/// The capsule that `__dlpack__` returns to a consumer of this version; unversioned below 1.0 (R22, R23).
+/// Whether a consumer of this version accepts versioned capsules (R22, R23).
+pub(crate) fn is_versioned(max_version: Option<(i64, i64)>) -> bool {
+    max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into())
+}
+
+/// The capsule that `__dlpack__` returns to a consumer that accepts versioned ones, or does not.
 ///
 /// A tensor from an unversioned capsule is exported in one, whatever the consumer accepts (R24): each side treats the
 /// memory as it would without dlx (R43).
@@ -68,10 +76,9 @@ pub(crate) const ASK_OTHERWISE: &str = "pass max_version=(1, 0) or later, or cop
 pub(crate) fn of<'py>(
     py: Python<'py>,
     snapshot: &Snapshot,
-    max_version: Option<(i64, i64)>,
+    versioned: bool,
     fresh: bool,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    let versioned = max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into());
     if versioned && !snapshot.has(MAYBE_READ_ONLY) {
         return export(py, snapshot.export::<DLManagedTensorVersioned>(fresh)?);
     }

@@ -34,19 +34,18 @@ impl FastEntry for Dlpack {
         if arguments.positional != 0 {
             return None;
         }
-        let mut max_version = None;
+        let mut versioned = false;
         let names = arguments.names.as_deref();
         for (index, value) in arguments.values.iter().enumerate() {
             let name = names?.get_borrowed_item(index).ok()?;
             if name.is(intern!(py, "max_version")) {
-                // The minor version decides nothing.
-                max_version = Some((major(value)?, 0));
+                versioned = capsule::is_versioned(Some(pair(value)?));
             } else if !value.is_none() || !is_known(py, &name) {
                 return None;
             }
         }
         let snapshot = tensor.fast_snapshot()?;
-        Some(capsule::of(py, snapshot, max_version, false).into())
+        Some(capsule::of(py, snapshot, versioned, false).into())
     }
 }
 
@@ -57,9 +56,9 @@ fn is_known(py: Python<'_>, name: &Bound<'_, PyAny>) -> bool {
         || name.is(intern!(py, "stream"))
 }
 
-/// The major version in a pair.
-fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
+/// The major version in a pair; the minor one decides nothing.
+fn pair(version: &Bound<'_, PyAny>) -> Option<(i64, i64)> {
     let version = version.cast_exact::<PyTuple>().ok()?;
     let major = version.get_borrowed_item(0).ok()?;
-    (version.len() == 2).then(|| major.extract().map_err(unseen).ok())?
+    (version.len() == 2).then(|| major.extract().map_err(unseen).ok().map(|major| (major, 0)))?
 }

@@ -43,6 +43,7 @@ pub(super) fn capsule<'py>(
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let (py, snapshot) = (slf.py(), slf.get().snapshot()?);
+    let versioned = capsule::is_versioned(max_version);
     let here = snapshot.meta().device;
     let there = dl_device.map_or(Ok(here), |pair| device::of_pair(pair, here))?;
     let asked = stream.map(Asked::by_argument);
@@ -55,16 +56,16 @@ pub(super) fn capsule<'py>(
         if !oneapi::is_queue(stream, there) {
             capsule::order_for_export(stream, &snapshot)?;
         }
-        return capsule::of(py, &snapshot, max_version, snapshot.aliases().is_none());
+        return capsule::of(py, &snapshot, versioned, snapshot.aliases().is_none());
     }
     if there == here && copy != Some(true) {
         capsule::order_for_export(stream, snapshot)?;
-        return capsule::of(py, snapshot, max_version, false);
+        return capsule::of(py, snapshot, versioned, false);
     }
     if copy == Some(false) {
         return Err(request::elsewhere(py, here, there));
     }
     let on = by_driver::for_export(stream, there)?;
     let copied = by_driver::copied(py, snapshot, there, on)?;
-    capsule::of(py, &copied, max_version, true)
+    capsule::of(py, &copied, versioned, true)
 }
