@@ -8,13 +8,17 @@ which needs no hypothesis and takes a seed.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.program_state import Step
+from support.program_streams import ForeignStream
 from support.random_programs import NUMBERS, fault, program, run, shorter
+from support.simulated_contexts import green_context
+from support.simulated_driver import Simulation
 from support.stream_programs import STEPS
 
 OPERAND = st.integers(0, NUMBERS - 1)
@@ -85,6 +89,18 @@ def test_the_programs_of_a_seed_have_no_race_and_do_everything() -> None:
     refused = {f"{x}, refused" for x in ("take", "borrow", "use", "launch", "give")}
     missing = {path for path in done | inside | refused if counts.get(path, 0) < 5}
     assert missing == set()
+
+
+def test_a_program_records_on_a_green_stream_in_two_threads(sim: Simulation) -> None:
+    """H4: as its memory is freed in any, and its context is current in one."""
+    stream = ForeignStream(sim, green_context(sim))
+
+    def free() -> None:
+        with sim.on_device(0):
+            stream.record().synchronize()
+
+    with stream.context.current(), ThreadPoolExecutor(1) as pool:
+        pool.submit(free).result()
 
 
 # With a program that needs the order of each, which is tried before the others.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import get_ident
 from weakref import WeakSet
 
 from support.simulated_contexts import Context, green_context, second_context
@@ -20,21 +21,30 @@ from support.simulated_objects import (
 class ForeignStream(Stream):
     """A stream of another context than the primary one, where its events are made."""
 
-    context: Context
+    def __init__(self, sim: Simulation, context: Context) -> None:
+        """Make the stream, and an event for other threads than this one."""
+        super().__init__(sim, context.stream().handle)
+        self.context = context
+        self._thread = get_ident()
+        with context.current():
+            self._elsewhere = self._event()
 
     def record(self) -> Event:
-        """Record a new event, in the stream's context."""
+        """Record a new event; in another thread the same one each time.
+
+        There a green context cannot be current, which is so in one thread at a time.
+        """
+        if get_ident() != self._thread:
+            self._elsewhere.record(self)
+            return self._elsewhere
         with self.context.current():
-            event = Event(self.sim, self.sim.get("cuEventCreate", DISABLE_TIMING))
+            event = self._event()
             event.record(self)
-        return self.sim.keep(event)
+        return event
 
-
-def _foreign(make: Callable[[Simulation], Context], sim: Simulation) -> Stream:
-    context = make(sim)
-    stream = ForeignStream(sim, context.stream().handle)
-    stream.context = context
-    return stream
+    def _event(self) -> Event:
+        handle = self.sim.get("cuEventCreate", DISABLE_TIMING)
+        return self.sim.keep(Event(self.sim, handle))
 
 
 class MortalStream(Stream):
@@ -55,9 +65,9 @@ _KINDS: list[Callable[[Simulation], Stream]] = [
     lambda sim: sim.stream(blocking=True),
     lambda sim: sim.default_stream(),
     _mortal,
-    lambda sim: _foreign(second_context, sim),
+    lambda sim: ForeignStream(sim, second_context(sim)),
     _mortal,
-    lambda sim: _foreign(green_context, sim),
+    lambda sim: ForeignStream(sim, green_context(sim)),
     lambda sim: sim.default_stream(PER_THREAD),
 ]
 
