@@ -100,8 +100,8 @@ gate: $(VENV)/built  ## install every library that has wheels, in build/gate
 	$(MAKE) VENV=$(GATE) $(GATE)/built
 	$(MAKE) VENV=$(GATE) $(GATE)/interop
 
-ci:  ## what has to pass on a machine with every library: `make check`, the site, then what takes long
-	$(MAKE) check docs
+ci:  ## what has to pass on a machine with every library: lints, types, the site, `make test`, then what takes long
+	$(MAKE) lint types docs test
 	$(PYTHON) tests/ci.py
 
 nightly: $(VENV)/tools  ## run what takes too long for `make ci`, and write docs/nightly.md
