@@ -29,8 +29,8 @@ LIBRARIES = {"VENV": "build/gate"}
 OLDEST = {"DLX_REQUIRE_HEAVY": "0"}
 LISTS: list[tuple[dict[str, str], str]] = [
     ({}, "ci-gate"),
-    (ROUNDS, "wheel lifetime instructions-check drivers ci-streams"),
-    (LIBRARIES, "ci-conformance test-truth interop property engines oneapi"),
+    (ROUNDS, "wheel lifetime instructions-check drivers"),
+    (LIBRARIES, "test-truth interop property engines oneapi"),
     (OLDEST, "ci-oldest"),
     ({}, "fuzz-rust"),
 ]

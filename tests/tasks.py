@@ -102,6 +102,8 @@ TASKS = {
         [
             SIMULATION,
             f"{GATE} -m pytest --numprocesses=1 --dist=loadfile {WITH_LIBRARIES}",
+            f"{GATE} -m pytest {STREAMS_WITH_LIBRARIES}",
+            f"{GATE} -m pytest {CHECK_WITH_LIBRARIES}",
         ],
     ),
     "ci-oldest": Task(
@@ -112,16 +114,6 @@ TASKS = {
             " --ignore=tests/native/test_compilers.py"
             " --ignore=tests/native/test_sanitizers.py"
         ],
-    ),
-    "ci-conformance": Task(
-        "the tests of `dlx check` that libraries have a part in, in build/gate",
-        "gate",
-        [f"{GATE} -m pytest {CHECK_WITH_LIBRARIES}"],
-    ),
-    "ci-streams": Task(
-        "the tests of streams that libraries have a part in",
-        HEAVY,
-        [SIMULATION, f"{{pytest}} {STREAMS_WITH_LIBRARIES}"],
     ),
     "instructions-check": Task(
         "compare the instructions of the hot paths with the committed counts",

@@ -124,8 +124,7 @@ pub(crate) fn dlpack<'py>(
     }
     // A producer's tensor was made for this export; a dlx.Tensor shares its own (R38).
     let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
-    let versioned = capsule::is_versioned(max_version);
-    let made = capsule::of(py, &snapshot, versioned, fresh)?;
+    let made = capsule::of(py, &snapshot, capsule::is_versioned(max_version), fresh)?;
     if trace::is_on() {
         trace::made_capsule(&made, x);
     }

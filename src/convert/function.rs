@@ -230,8 +230,7 @@ fn make<'py>(
                 return Ok(made);
             }
             let tensor = tensor_of(x, asked, false, |device| table.stream_of(py, device))?;
-            let tensor = noted(tensor, x, class);
-            deliver::to_table(x, tensor, target, table, asked)
+            deliver::to_table(x, noted(tensor, x, class), target, table, asked)
         }
         Via::Function(found) => {
             let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
@@ -241,10 +240,9 @@ fn make<'py>(
             };
             let tensor = noted(tensor, x, class);
             let made = deliver::to_function(x, tensor, target, found, asked)?;
-            if is_one && asked.device.is_none() && jax::is_array(x)? {
-                jax::beside(made, x)
-            } else {
-                Ok(made)
+            match is_one && asked.device.is_none() && jax::is_array(x)? {
+                true => jax::beside(made, x),
+                false => Ok(made),
             }
         }
     }

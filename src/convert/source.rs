@@ -32,10 +32,7 @@ impl Options {
     /// Whether `x`, which has the right type, can be returned as it is.
     pub(super) fn is_met_by(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(self.copy != Some(true)
-            && match self.device {
-                None => true,
-                there => protocol::device(x)? == there,
-            })
+            && (self.device.is_none() || protocol::device(x)? == self.device))
     }
 
     /// Imports `x`, ordered for the stream that `stream_of` gives for its device; `at_once` as of a [`Request`].

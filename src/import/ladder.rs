@@ -25,34 +25,28 @@ use crate::types::device;
 use crate::types::error::{caused, type_name, unless_urgent};
 
 /// Imports the tensor that `x` describes, as requested.
+#[inline(always)]
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    if let Ok(capsule) = x.cast::<PyCapsule>() {
-        return from_capsule(capsule, request);
-    }
-    match step(x, None, request).map_err(|error| not_a_class(x, error))? {
-        Rung::There(snapshot) => Ok(snapshot),
-        Rung::Next(inner, outer) => from_inner(x, inner, outer, request),
+    match x.cast::<PyCapsule>() {
+        Ok(capsule) => from_capsule(capsule, request),
+        Err(_) => climb(x, (x, None), 1, request),
     }
 }
 
-/// Imports `x`, which `given` led to, and which the mixin instance `outer` named, if one did.
-#[inline(never)]
-fn from_inner<'py>(
-    given: &Bound<'py, PyAny>,
-    mut x: Bound<'py, PyAny>,
-    mut outer: Option<Bound<'py, PyAny>>,
+/// Imports `x`, one of the objects that `given` led to, and that the mixin instance `outer` named, if one did.
+fn climb(
+    given: &Bound<'_, PyAny>,
+    (x, outer): (&Bound<'_, PyAny>, Option<&Bound<'_, PyAny>>),
+    objects: usize,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    for _ in 1..MAX_HOPS {
-        let stand_in = outer.as_ref().map(|_| given);
-        match (step(&x, stand_in, request), &outer) {
-            (Ok(Rung::There(snapshot)), _) => return Ok(snapshot),
-            (Ok(Rung::Next(inner, last)), _) => (x, outer) = (inner, last),
-            (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
-            (Err(error), None) => return Err(not_a_class(&x, error)),
-        }
+    match (step(x, outer.map(|_| given), request), outer) {
+        (Ok(Rung::There(snapshot)), _) => Ok(snapshot),
+        (Ok(Rung::Next(..)), _) if objects == MAX_HOPS => Err(endless(&x.get_type())),
+        (Ok(Rung::Next(x, outer)), _) => climb(given, (&x, outer.as_ref()), objects + 1, request),
+        (Err(error), Some(outer)) => Err(explain(outer, x, error)),
+        (Err(error), None) => Err(not_a_class(x, error)),
     }
-    Err(endless(&x.get_type()))
 }
 
 /// The outcome of one step.
@@ -83,15 +77,12 @@ fn step<'py>(
             Some(inner) => return Ok(Rung::Next(inner, None)),
             None => without_table(x, &Whose::Unknown, stand_in, request),
         },
-        Way::Jax => {
-            if (request.at_once || request.is_nothing())
-                && let Some(snapshot) = jax::snapshot(x)?
-            {
-                return Ok(Rung::There(snapshot));
-            }
-            // What the buffer of a JAX array does not say, `__dlpack__` knows.
-            without_table(x, &Whose::Unknown, stand_in, request)
-        }
+        // What the buffer of a JAX array does not say, `__dlpack__` knows.
+        Way::Jax if request.at_once || request.is_nothing() => match jax::snapshot(x)? {
+            Some(snapshot) => return Ok(Rung::There(snapshot)),
+            None => without_table(x, &Whose::Unknown, stand_in, request),
+        },
+        Way::Jax => without_table(x, &Whose::Unknown, stand_in, request),
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }

@@ -30,14 +30,13 @@ pub(crate) fn export<M: ManagedTensor>(
     let capsule = unsafe {
         PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, destructor)
     };
-    match capsule {
-        Ok(capsule) => Ok(capsule),
-        Err(error) => {
-            // SAFETY: no capsule was created, so the tensor is still ours.
-            drop(unsafe { Managed::from_raw(tensor) });
-            Err(error)
-        }
-    }
+    // `inspect_err` would copy the result once more.
+    #[expect(clippy::manual_inspect, reason = "as above")]
+    capsule.map_err(|error| {
+        // SAFETY: no capsule was created, so the tensor is still ours.
+        drop(unsafe { Managed::from_raw(tensor) });
+        error
+    })
 }
 
 /// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4), and preserves the pending

@@ -39,7 +39,8 @@ impl FastEntry for Dlpack {
         for (index, value) in arguments.values.iter().enumerate() {
             let name = names?.get_borrowed_item(index).ok()?;
             if name.is(intern!(py, "max_version")) {
-                versioned = capsule::is_versioned(Some(pair(value)?));
+                // The minor version decides nothing.
+                versioned = capsule::is_versioned(Some((major(value)?, 0)));
             } else if !value.is_none() || !is_known(py, &name) {
                 return None;
             }
@@ -56,9 +57,9 @@ fn is_known(py: Python<'_>, name: &Bound<'_, PyAny>) -> bool {
         || name.is(intern!(py, "stream"))
 }
 
-/// The major version in a pair; the minor one decides nothing.
-fn pair(version: &Bound<'_, PyAny>) -> Option<(i64, i64)> {
+/// The major version in a pair.
+fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
     let version = version.cast_exact::<PyTuple>().ok()?;
     let major = version.get_borrowed_item(0).ok()?;
-    (version.len() == 2).then(|| major.extract().map_err(unseen).ok().map(|major| (major, 0)))?
+    (version.len() == 2).then(|| major.extract().map_err(unseen).ok())?
 }
