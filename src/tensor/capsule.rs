@@ -30,8 +30,7 @@ pub(crate) fn export<M: ManagedTensor>(
     let capsule = unsafe {
         PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, destructor)
     };
-    // `inspect_err` would copy the result once more.
-    #[expect(clippy::manual_inspect, reason = "as above")]
+    #[expect(clippy::manual_inspect, reason = "`inspect_err` copies the result")]
     capsule.map_err(|error| {
         // SAFETY: no capsule was created, so the tensor is still ours.
         drop(unsafe { Managed::from_raw(tensor) });
