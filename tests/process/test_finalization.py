@@ -170,6 +170,6 @@ def test_a_deleter_that_waits_for_the_interpreter_gets_it() -> None:
             # No Python code runs until the thread waits for the GIL.
             sys.setswitchinterval(60)
             sys.client = Client()
-            ctypes.PyDLL(None).usleep(100_000)
+            ctypes.PyDLL(None).usleep(1_000_000)
         """
     assert run_python(dedent(code)) == (0, "released\n", "")

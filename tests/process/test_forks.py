@@ -237,7 +237,7 @@ FIRST_USE = """
 
     def fork():
         if (child := os.fork()) == 0:
-            signal.alarm(10)
+            signal.alarm(60)
             use()
             os._exit(0)
         ended.append(os.waitpid(child, 0)[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -68,11 +69,11 @@ def test_a_handler_that_returns_changes_nothing(step: str, ticking: list[int]) -
 
 def test_shared_memory_survives_signals(ticking: list[int]) -> None:
     """PEP 475: no call of the system fails because of one."""
-    array = np.arange(100_000)
+    array, name = np.arange(100_000), f"dlx-test-signals-{os.getpid()}"
     while ticking[0] < 50:
-        with dlx.share(array, name="dlx-test-signals") as handle:
+        with dlx.share(array, name=name) as handle:
             assert dlx.attach(bytes(handle), like=np.ndarray)[-1] == 99_999
-            assert dlx.attach("shm:dlx-test-signals").shape == (100_000,)
+            assert dlx.attach(f"shm:{name}").shape == (100_000,)
 
 
 WAITS = {

@@ -270,7 +270,7 @@ def test_a_type_may_be_met_again_while_its_metaclass_answers(meeting: str) -> No
     """R97: never a hang. `type(x)` may run any Python when it is asked something."""
     code = """
         import faulthandler, sys, threading
-        faulthandler.dump_traceback_later(10, exit=True)
+        faulthandler.dump_traceback_later(300, exit=True)
         sys.setswitchinterval(1e-6)
         import dlx
         from support.fake_producers import Producer

@@ -44,7 +44,7 @@ HAMMERED = """
             # What is left is given back.
             atexit._run_exitfuncs()
             os._exit(0)
-        for _ in range(10000):
+        for _ in range(60000):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
                 assert status == 0, status

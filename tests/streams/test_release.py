@@ -54,6 +54,7 @@ def test_auto_is_bounded_in_bytes(sim: Simulation, library: Framework) -> None:
         for _ in range(4):
             dlx.from_dlpack(array, stream=s)
             write(s, dlx.from_dlpack(library.full((1,)), stream=-1))
+        until(lambda: array.deleted > 0)
         # The thread may look at the oldest just then, so that the second is waited for.
         assert array.deleted in (1, 2)
 

@@ -226,8 +226,8 @@ class State:
         try:
             yield
             if self.muted == "release":
-                # What waits for a capture waits longer.
-                for _ in range(20):
+                # What waits for a capture waits longer than this does.
+                for _ in range(2000 if self.capturing is None else 20):
                     if deferred():
                         time.sleep(0.0005)
         finally:

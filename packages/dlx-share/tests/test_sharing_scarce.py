@@ -61,7 +61,7 @@ h = dlx.share(x)
 data, pickled = bytes(h), pickle.dumps(h)
 y = dlx.empty(3, "int8", shared=True)
 one, other = socket.socketpair()
-dlx.attach(dlx.share(x, name="warm"))
+dlx.attach(dlx.share(x, name=f"warm-{os.getpid()}"))
 dlx.attach(bytes(h))
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 held = []
