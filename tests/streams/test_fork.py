@@ -7,7 +7,7 @@ import os
 from .test_copies_failing import in_process
 
 HAMMERED = """
-    import atexit, ctypes, os, threading, time
+    import atexit, ctypes, os, threading, time, warnings
     import dlx, numpy as np
     from support.dlpack_abi import DLTensor, table_of
     from support.fake_producers import c_library
@@ -38,7 +38,10 @@ HAMMERED = """
     ]
 
     def child(body):
-        pid = os.fork()
+        with warnings.catch_warnings():
+            # CPython warns of threads, which are what is tested.
+            warnings.simplefilter("ignore")
+            pid = os.fork()
         if pid == 0:
             body()
             # What is left is given back.
