@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
+use std::ptr::from_ref;
 use std::slice;
 
 use pyo3::ffi;
@@ -25,7 +26,8 @@ impl Buffer {
     pub(super) fn get(x: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         // Exporters may point fields into the struct, so it must not move.
         // `calloc`, which the compiler makes of an allocation of zeros, takes three times as long as `malloc`.
-        let view = Box::into_raw(Box::new(black_box(ffi::Py_buffer::new())));
+        let place = black_box(Box::new_uninit());
+        let view = Box::into_raw(Box::write(place, ffi::Py_buffer::new()));
         // SAFETY: a live object, attached, and our struct to fill.
         if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
@@ -51,18 +53,6 @@ impl Buffer {
         unsafe { CStr::from_ptr(format) }
     }
 
-    /// The shape, and the strides in bytes, if any; exporters may omit the shape of one dimension, of extent `only`.
-    #[inline(always)]
-    fn dimensions<'a>(&'a self, only: &'a [i64; 1]) -> Result<Dimensions<'a>, Error> {
-        let view = self.view();
-        let shape = match view.shape.is_null() && view.ndim == 1 {
-            true => only.as_ptr(),
-            false => view.shape.cast_const().cast(),
-        };
-        // SAFETY: where they are not NULL, both point to `ndim` numbers until the release (S10), and `only` is one.
-        unsafe { dimensions_at(shape, view.strides.cast(), view.ndim) }
-    }
-
     /// Whether some dimension is an array of pointers to the next.
     fn is_indirect(&self, ndim: usize) -> bool {
         let suboffsets: *const i64 = self.view().suboffsets.cast();
@@ -76,7 +66,8 @@ impl Buffer {
 
     /// The tensor over the buffer, with these flags; it holds the buffer.
     fn into_snapshot(self, flags: u64) -> Result<Snapshot, Error> {
-        let view = self.view();
+        // SAFETY: in a box, which does not move with `self`; the snapshot has copied the dimensions when it can end.
+        let view = unsafe { &*from_ref(self.view()) };
         let (dtype, item) = element(self.format())?;
         if view.itemsize as i64 != item {
             return Err(Error::refused(format!(
@@ -85,8 +76,12 @@ impl Buffer {
                 self.format()
             )));
         }
-        let only = [view.len as i64 / item];
-        let (shape, strides) = self.dimensions(&only)?;
+        // A division takes longer than all else here.
+        let only = match view.shape.is_null() {
+            true => [view.len as i64 / item],
+            false => [0],
+        };
+        let (shape, strides) = dimensions(view, &only)?;
         if self.is_indirect(shape.len()) {
             return Err(Error::refused(
                 "the buffer has suboffsets; expected strided elements in one block of memory",
@@ -103,11 +98,19 @@ impl Buffer {
                 view.len
             )));
         }
-        // The dimensions are the buffer's, so it moves when they have been copied.
-        Ok(checked
-            .over(Source::Static)
-            .held_by(Source::Buffer(self, None)))
+        Ok(checked.over(Source::Buffer(self, None)))
     }
+}
+
+/// The shape, and the strides in bytes, if any; exporters may omit the shape of one dimension, of extent `only`.
+#[inline(always)]
+fn dimensions<'a>(view: &'a ffi::Py_buffer, only: &'a [i64; 1]) -> Result<Dimensions<'a>, Error> {
+    let shape = match view.shape.is_null() && view.ndim == 1 {
+        true => only.as_ptr(),
+        false => view.shape.cast_const().cast(),
+    };
+    // SAFETY: where they are not NULL, both point to `ndim` numbers until the release (S10), and `only` is one.
+    unsafe { dimensions_at(shape, view.strides.cast(), view.ndim) }
 }
 
 /// What error messages call the function of an exporter.
@@ -143,7 +146,7 @@ pub(crate) fn has(x: &Bound<'_, PyAny>) -> bool {
 #[cold]
 pub(crate) fn packed(x: &Bound<'_, PyAny>) -> Option<i64> {
     let buffer = has(x).then(|| Buffer::get(x, ffi::PyBUF_FULL_RO))?.ok()?;
-    let (shape, strides) = buffer.dimensions(&[0]).ok()?;
+    let (shape, strides) = dimensions(buffer.view(), &[0]).ok()?;
     layout::element_strides(shape, strides?, buffer.view().itemsize as i64).err()?;
     Some(buffer.view().len as i64)
 }

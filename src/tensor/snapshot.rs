@@ -10,7 +10,7 @@ mod source;
 mod view;
 mod wrapped;
 
-use std::mem::{forget, replace};
+use std::mem::replace;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -126,17 +126,6 @@ impl Snapshot {
             streams: usage.map_or(Streams::None, Streams::Shared),
         };
         Self(Shared::new(fields, tensor, ndim, dimension))
-    }
-
-    /// The snapshot, held by `source`: for one that was just made over memory that `source` describes, too.
-    #[inline(always)]
-    pub(crate) fn held_by(mut self, source: Source) -> Self {
-        match self.0.get_mut() {
-            Some(fields) => fields.source = source,
-            // Leaked rather than freed under the others.
-            None => forget(source),
-        }
-        self
     }
 
     /// The snapshot, with its streams, if it was just made and has none.

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "lines of Rust code": 19_596,
+    "lines of Rust code": 19_590,
     "lines of the longest Rust file": 350,
     "words of documents": 20_000,
     "targets of the Makefile": 15,
