@@ -76,7 +76,7 @@ impl Buffer {
                 self.format()
             )));
         }
-        // A division takes longer than all else here.
+        // Divided only where it is needed: a division is slow.
         let only = match view.shape.is_null() {
             true => [view.len as i64 / item],
             false => [0],

@@ -147,3 +147,39 @@ pub(crate) fn watch() {
 /// Windows has no forks.
 #[cfg(not(unix))]
 pub(crate) fn watch() {}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_another_thread_holds_is_free_in_a_child() {
+        use std::sync::mpsc::channel;
+        use std::thread;
+
+        use super::*;
+
+        static LOCK: Lock<()> = Lock::new(());
+        watch();
+        let (holds, held) = channel();
+        let other = thread::spawn(move || {
+            let _locked = LOCK.lock();
+            let _ = holds.send(());
+            sleep(Duration::from_millis(200));
+        });
+        assert_eq!(held.recv(), Ok(()));
+        // SAFETY: the child takes the lock, and ends without what the other tests have begun.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends a child that waits forever.
+            unsafe { libc::alarm(10) };
+            drop(LOCK.lock());
+            // SAFETY: does not return.
+            unsafe { libc::_exit(0) };
+        }
+        assert!(other.join().is_ok());
+        let mut status = -1;
+        // SAFETY: our child, and a number to fill.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0);
+    }
+}

@@ -40,7 +40,7 @@ HAMMERED = """
     def child(body):
         with warnings.catch_warnings():
             # CPython warns of threads, which are what is tested.
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
             body()
